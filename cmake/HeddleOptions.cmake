@@ -1,0 +1,38 @@
+# Build options, and the interface target that carries the compiler flags of every room.
+option(HEDDLE_TESTS "Build the tests" ON)
+option(HEDDLE_BENCH "Build the benchmarks" ON)
+option(HEDDLE_NATIVE "Tune for the processor of this machine (-march=native)" ON)
+set(HEDDLE_SANITIZE "" CACHE STRING "Sanitizer of the whole build: empty, address (with undefined) or thread")
+set_property(CACHE HEDDLE_SANITIZE PROPERTY STRINGS "" address thread)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_CXX_FLAGS_RELEASE "-O3")
+
+find_program(HEDDLE_CCACHE ccache)
+if(HEDDLE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${HEDDLE_CCACHE})
+endif()
+
+add_library(heddle_options INTERFACE)
+target_include_directories(heddle_options INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
+target_compile_options(heddle_options INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
+  -Wnon-virtual-dtor -Woverloaded-virtual -Werror -Wno-error=restrict -Wno-restrict)
+if(HEDDLE_NATIVE)
+  target_compile_options(heddle_options INTERFACE -march=native)
+endif()
+if(HEDDLE_SANITIZE STREQUAL "address")
+  target_compile_options(heddle_options INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=undefined
+    -fno-omit-frame-pointer -g1 -O1)
+  target_link_options(heddle_options INTERFACE -fsanitize=address,undefined)
+elseif(HEDDLE_SANITIZE STREQUAL "thread")
+  target_compile_options(heddle_options INTERFACE -fsanitize=thread -fno-omit-frame-pointer -g1 -O1)
+  target_link_options(heddle_options INTERFACE -fsanitize=thread)
+elseif(NOT HEDDLE_SANITIZE STREQUAL "")
+  message(FATAL_ERROR "HEDDLE_SANITIZE is '${HEDDLE_SANITIZE}': expected empty, address or thread")
+endif()

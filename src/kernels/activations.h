@@ -1,0 +1,25 @@
+// Element-wise non-linearities: SwiGLU, sigmoid output gate, sigmoid.
+#pragma once
+
+#include "kernels/types.h"
+
+namespace heddle {
+
+/// y = silu(gate) * up, silu(x) = x * sigmoid(x).
+using SwigluForward = void(int64_t count, const float* gate, const float* up, float* y);
+/// dgate and dup are overwritten; either may be the memory of gate, up or dy (element i is read before it is written).
+using SwigluBackward = void(int64_t count, const float* gate, const float* up, const float* dy, float* dgate,
+                            float* dup);
+
+/// y = sigmoid(gate) * x.
+using SigmoidGateForward = void(int64_t count, const float* gate, const float* x, float* y);
+/// dgate and dx are overwritten; aliases as for SwigluBackward.
+using SigmoidGateBackward = void(int64_t count, const float* gate, const float* x, const float* dy, float* dgate,
+                                 float* dx);
+
+/// y = sigmoid(x); y may be x.
+using SigmoidForward = void(int64_t count, const float* x, float* y);
+/// dx = dy * y * (1 - y), from the output y.
+using SigmoidBackward = void(int64_t count, const float* y, const float* dy, GradientOut dx);
+
+}  // namespace heddle

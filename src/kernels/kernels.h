@@ -1,0 +1,65 @@
+// The table of every operation. A device is one such table; autograd asks for the table of its tensors' device.
+//   ref  simple loops, never tuned: what the others are tested against
+//   cpu  oneDNN products, vectorised loops, OpenMP over rows; same bits for the same input at one thread count
+// Pointers are to memory of the device. Empty inputs (zero rows) are allowed everywhere.
+#pragma once
+
+#include "kernels/activations.h"
+#include "kernels/attention.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/elementwise.h"
+#include "kernels/embedding.h"
+#include "kernels/looping_residual.h"
+#include "kernels/matmul.h"
+#include "kernels/optimizer.h"
+#include "kernels/rmsnorm.h"
+#include "kernels/rotary.h"
+#include "kernels/routing.h"
+#include "kernels/rows.h"
+
+namespace heddle {
+
+struct Kernels {
+  const char* name;
+  Matmul* matmul;
+  GroupedMatmulForward* grouped_matmul_forward;
+  GroupedMatmulInputGradient* grouped_matmul_input_gradient;
+  GroupedMatmulWeightGradient* grouped_matmul_weight_gradient;
+  EmbeddingForward* embedding_forward;
+  EmbeddingBackward* embedding_backward;
+  RmsNormForward* rmsnorm_forward;
+  RmsNormBackward* rmsnorm_backward;
+  Rotary* rotary;
+  AttentionWorkspace* attention_workspace;
+  AttentionForward* attention_forward;
+  AttentionBackward* attention_backward;
+  SwigluForward* swiglu_forward;
+  SwigluBackward* swiglu_backward;
+  SigmoidGateForward* sigmoid_gate_forward;
+  SigmoidGateBackward* sigmoid_gate_backward;
+  SigmoidForward* sigmoid_forward;
+  SigmoidBackward* sigmoid_backward;
+  LinearCombination* linear_combination;
+  Scale* scale;
+  SumOfSquares* sum_of_squares;
+  LoopingResidualForward* looping_residual_forward;
+  LoopingResidualBackward* looping_residual_backward;
+  TopK* top_k;
+  RouteWeightsForward* route_weights_forward;
+  RouteWeightsBackward* route_weights_backward;
+  GatherRows* gather_rows;
+  SumSlots* sum_slots;
+  SumSlotsBackward* sum_slots_backward;
+  CrossEntropy* cross_entropy;
+  AdamW* adamw;
+  Sgd* sgd;
+};
+
+namespace ref {
+const Kernels& kernels();
+}
+namespace cpu {
+const Kernels& kernels();
+}
+
+}  // namespace heddle
