@@ -1,0 +1,45 @@
+// The job: MPI's life time, the world communicator, and the one way to end all ranks.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "comm/communicator.h"
+
+namespace heddle {
+
+/// What launchers tell a process through its environment (Open MPI, PMI, Slurm), before any library is asked.
+struct LauncherEnvironment {
+  bool present = false;     ///< a launcher of several processes started this one
+  int size = 1;             ///< processes it says it started
+  std::string variable;     ///< where that number stood, e.g. "OMPI_COMM_WORLD_SIZE"
+};
+LauncherEnvironment launcher_environment();
+
+/// Created once, at the start of the program. Without a launcher there is one rank and MPI is not started at all
+/// (MPI_Init would fork a daemon). With one, MPI starts with thread support and the sizes are compared: a launcher that
+/// belongs to another MPI gives several "rank 0 of 1", which is refused.
+class Job {
+ public:
+  Job();
+  ~Job();  ///< MPI_Finalize
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  Communicator& world() { return *world_; }
+  int local_rank() const { return local_rank_; }    ///< rank among those on this host
+  int local_size() const { return local_size_; }
+  const std::string& host() const { return host_; }
+
+  /// Prints the message (with rank and host) and ends every rank of the job with the status; never returns. Callable
+  /// from any rank at any time, without the others taking part.
+  [[noreturn]] void abort(const std::string& message, int status);
+
+ private:
+  bool mpi_ = false;
+  std::unique_ptr<Communicator> world_;
+  int local_rank_ = 0, local_size_ = 1;
+  std::string host_;
+};
+
+}  // namespace heddle

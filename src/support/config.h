@@ -1,0 +1,65 @@
+// Configuration: INI files and command-line flags over one table of keys, stored by Boost.Program_options.
+// Every key "section.name" stands in a file as "name = value" under "[section]" and on the command line as
+// "--section.name value" or "--section.name=value"; flags override the file. Refused, with line number and the nearest
+// known key: unknown keys, keys given twice in one source, values of the wrong kind (nan, 1e400, 3x, empty), values out
+// of range.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// Closed or half-open limits of a number, printed in errors.
+struct Limits {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  bool low_open = false;   ///< low itself is refused
+  bool high_open = false;
+};
+
+class Config {
+ public:
+  /// Declares a key; `target` holds the default and receives the value. `help` is one line with the unit.
+  void add(const std::string& key, int64_t& target, Limits limits, const std::string& help);
+  void add(const std::string& key, double& target, Limits limits, const std::string& help);
+  void add(const std::string& key, bool& target, const std::string& help);                    ///< true | false
+  void add(const std::string& key, std::string& target, const std::string& help);             ///< any text
+  void add(const std::string& key, std::string& target, std::vector<std::string> choices, const std::string& help);
+  void add(const std::string& key, std::vector<int64_t>& target, Limits limits, const std::string& help);  ///< "1,3,6"
+
+  /// Reads the flags; `--config FILE` names an INI file that is read first. Returns the positional arguments.
+  /// Throws UsageError. "--help" is left to the caller (see help()).
+  std::vector<std::string> parse(const std::vector<std::string>& arguments);
+
+  /// Reads INI text (of a stored run or checkpoint); `source` names it in errors.
+  void parse_text(const std::string& text, const std::string& source);
+
+  /// All keys with their present values, as INI text that parse_text reads back to the same values (numbers with enough
+  /// digits), sections in order of declaration.
+  std::string resolved() const;
+
+  /// Where the key's value came from: "default", "FILE:LINE" or "flag".
+  std::string origin(const std::string& key) const;
+
+  /// Table of keys, defaults and meanings for --help.
+  std::string help() const;
+
+ private:
+  struct Entry {
+    std::string key, help, origin;
+    std::function<void(const std::string& value)> assign;  ///< throws UsageError naming what is expected
+    std::function<std::string()> print;
+  };
+  void add_entry(const std::string& key, const std::string& help, std::function<void(const std::string&)> assign,
+                 std::function<std::string()> print);
+  Entry* find(const std::string& key);
+  std::string nearest(const std::string& key) const;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace heddle
