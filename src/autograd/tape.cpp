@@ -1,0 +1,71 @@
+#include "autograd/tape.h"
+
+namespace heddle {
+
+GradientOut gradient_out(const SlotPointer& slot) {
+  if (slot == nullptr) return {};
+  if (slot->parameter != nullptr) {
+    Parameter& p = *slot->parameter;
+    require(p.gradient.defined(), "parameter '{}' has no gradient memory", p.name);
+    const bool accumulate = p.has_gradient;
+    p.has_gradient = true;
+    return {p.gradient.f32(), accumulate};
+  }
+  const bool accumulate = slot->gradient.defined();
+  if (!accumulate) slot->gradient = Tensor::empty(slot->shape, Purpose::kActivations);
+  return {slot->gradient.f32(), accumulate};
+}
+
+void pass_gradient(const Kernels& kernels, const SlotPointer& slot, Tensor gradient) {
+  if (slot == nullptr) return;
+  if (slot->parameter == nullptr && !slot->gradient.defined()) {
+    slot->gradient = std::move(gradient);
+    return;
+  }
+  const GradientOut out = gradient_out(slot);
+  if (out.accumulate)
+    kernels.linear_combination(gradient.count(), 1.0F, out.data, 1.0F, gradient.f32(), out.data);
+  else
+    kernels.scale(gradient.count(), 1.0F, gradient.f32(), out.data);
+}
+
+Tensor take_gradient(const SlotPointer& slot) {
+  if (slot == nullptr) return {};
+  return std::exchange(slot->gradient, Tensor());
+}
+
+Variable Tape::leaf(Tensor value) const {
+  auto slot = std::make_shared<GradientSlot>();
+  slot->shape = value.shape();
+  return {std::move(value), std::move(slot)};
+}
+
+Variable Tape::parameter(Parameter& p) const {
+  if (!recording()) return {p.value, nullptr};
+  auto slot = std::make_shared<GradientSlot>();
+  slot->shape = p.value.shape();
+  slot->parameter = &p;
+  return {p.value, std::move(slot)};
+}
+
+Variable Tape::result(Tensor value, std::initializer_list<const Variable*> inputs) const {
+  Variable output{std::move(value), nullptr};
+  if (!recording()) return output;
+  for (const Variable* input : inputs) {
+    if (!input->wants_gradient()) continue;
+    output.slot = std::make_shared<GradientSlot>();
+    output.slot->shape = output.value.shape();
+    break;
+  }
+  return output;
+}
+
+void Tape::backward() {
+  while (!closures_.empty()) {
+    const std::function<void()> closure = std::move(closures_.back());
+    closures_.pop_back();
+    closure();
+  }
+}
+
+}  // namespace heddle

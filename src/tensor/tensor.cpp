@@ -1,0 +1,93 @@
+#include "tensor/tensor.h"
+
+#include <cstring>
+
+namespace heddle {
+
+int64_t dtype_bytes(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+    case DType::kInt32: return 4;
+    case DType::kInt64: return 8;
+    case DType::kUint8: return 1;
+  }
+  return 0;
+}
+
+int64_t element_count(const Shape& shape) {
+  int64_t count = 1;
+  for (const int64_t size : shape) {
+    require(size >= 0, "negative size in shape {}", shape_text(shape));
+    if (__builtin_mul_overflow(count, size, &count)) fail("shape {} has too many elements", shape_text(shape));
+  }
+  return count;
+}
+
+std::string shape_text(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+Tensor::Storage::Storage(int64_t bytes_in, Purpose purpose_in)
+    : data(Allocator::host().allocate(bytes_in, purpose_in)), bytes(bytes_in), purpose(purpose_in) {}
+Tensor::Storage::~Storage() { Allocator::host().release(data, bytes, purpose); }
+
+Tensor Tensor::empty(Shape shape, Purpose purpose, DType dtype) {
+  Tensor tensor;
+  tensor.count_ = element_count(shape);
+  tensor.dtype_ = dtype;
+  tensor.shape_ = std::move(shape);
+  tensor.storage_ = std::make_shared<Storage>(tensor.bytes(), purpose);
+  return tensor;
+}
+
+Tensor Tensor::zeros(Shape shape, Purpose purpose, DType dtype) {
+  Tensor tensor = empty(std::move(shape), purpose, dtype);
+  tensor.fill_zero();
+  return tensor;
+}
+
+void* Tensor::typed(DType expected) const {
+  if (storage_ == nullptr) return nullptr;
+  require(dtype_ == expected, "tensor {} has element type {}, asked for {}", shape_text(shape_), static_cast<int>(dtype_),
+          static_cast<int>(expected));
+  return static_cast<std::byte*>(storage_->data) + offset_;
+}
+
+Tensor Tensor::view(Shape shape) const {
+  require(element_count(shape) == count_, "cannot view {} as {}", shape_text(shape_), shape_text(shape));
+  Tensor tensor = *this;
+  tensor.shape_ = std::move(shape);
+  return tensor;
+}
+
+Tensor Tensor::rows(int64_t first, int64_t count) const {
+  require(first >= 0 && count >= 0 && first + count <= dim(0), "rows {}+{} of {}", first, count, shape_text(shape_));
+  const int64_t width = shape_[0] == 0 ? 0 : count_ / shape_[0];
+  Shape shape = shape_;
+  shape[0] = count;
+  return flat(first * width, std::move(shape));
+}
+
+Tensor Tensor::flat(int64_t first, Shape shape) const {
+  Tensor tensor = *this;
+  tensor.count_ = element_count(shape);
+  require(first >= 0 && first + tensor.count_ <= count_, "elements {}+{} of {}", first, tensor.count_, count_);
+  tensor.shape_ = std::move(shape);
+  tensor.offset_ = offset_ + first * dtype_bytes(dtype_);
+  return tensor;
+}
+
+Tensor Tensor::clone() const {
+  Tensor copy = empty(shape_, storage_->purpose, dtype_);
+  copy.copy_from(*this);
+  return copy;
+}
+
+void Tensor::fill_zero() const {
+  if (bytes() > 0) std::memset(typed(dtype_), 0, static_cast<size_t>(bytes()));
+}
+
+void Tensor::copy_from(const Tensor& other) const {
+  require(count_ == other.count_ && dtype_ == other.dtype_, "copy of {} into {}", shape_text(other.shape_), shape_text(shape_));
+  if (bytes() > 0) std::memcpy(typed(dtype_), other.typed(dtype_), static_cast<size_t>(bytes()));
+}
+
+}  // namespace heddle
