@@ -1,0 +1,54 @@
+#include "moe/moe_layer.h"
+
+#include "moe/dispatch.h"
+
+namespace heddle {
+
+namespace {
+
+Routing choose(Tape& tape, ProcessGroups& groups, const MoeConfig& config, const MoeParameters& p, bool use_capacity,
+               const Variable& scores, Variable* weights) {
+  Routing routing;
+  const int64_t n = scores.value.dim(0);
+  routing.scores = scores.value;
+  routing.index = Tensor::empty({n, config.top_k}, Purpose::kActivations, DType::kInt32);
+  tape.kernels().top_k(n, config.experts, config.top_k, scores.value.f32(), p.balance_bias.f32(), routing.index.i32());
+  if (use_capacity && config.capacity_factor > 0) {
+    const Tensor wanted = Tensor::empty({n, config.top_k}, Purpose::kWorkspace);
+    tape.kernels().route_weights_forward(n, config.experts, config.top_k, config.renormalise, scores.value.f32(),
+                                         routing.index.i32(), nullptr, wanted.f32());
+    routing.keep = capacity_keep(groups.world(), config.capacity_scope, config.capacity_factor, config.experts,
+                                 routing.index, wanted);
+  }
+  *weights = route_weights(tape, scores, routing.index, routing.keep, config.renormalise);
+  routing.weights = weights->value;
+  return routing;
+}
+
+}  // namespace
+
+Variable moe_forward(Tape& tape, ProcessGroups& groups, const MoeConfig& config, const MoeParameters& p, int64_t loop,
+                     bool use_capacity, const Variable& x, Routing* routing) {
+  Parameter& router = *p.routers.at(static_cast<size_t>(loop));
+  const Variable scores = sigmoid(tape, linear(tape, x, tape.parameter(router)));
+  Variable weights;
+  Routing chosen = choose(tape, groups, config, p, use_capacity, scores, &weights);
+
+  Communicator& group = groups.expert_parallel();
+  const auto plan = make_route_plan(group, config.experts, chosen.index, chosen.keep, chosen.weights);
+  const Variable rows = dispatch(tape, group, plan, x);
+  const Variable hidden =
+      swiglu(tape, grouped_linear(tape, rows, tape.parameter(*p.gate_proj), plan->expert_offsets),
+             grouped_linear(tape, rows, tape.parameter(*p.up_proj), plan->expert_offsets));
+  const Variable expert_out = grouped_linear(tape, hidden, tape.parameter(*p.down_proj), plan->expert_offsets);
+  Variable out = combine(tape, group, plan, expert_out, weights);
+  if (p.shared_gate_proj != nullptr) {
+    const Variable shared = swiglu(tape, linear(tape, x, tape.parameter(*p.shared_gate_proj)),
+                                   linear(tape, x, tape.parameter(*p.shared_up_proj)));
+    out = linear_add(tape, out, shared, tape.parameter(*p.shared_down_proj));
+  }
+  if (routing != nullptr) *routing = std::move(chosen);
+  return out;
+}
+
+}  // namespace heddle

@@ -1,0 +1,51 @@
+// Who sends what where: the plan of one exchange of tokens, made once per visit of a Mixture-of-Experts layer and used
+// four times (dispatch and combine, forward and backward).
+//
+// A token travels once to every rank that owns at least one of its chosen experts, however many live there. Slots are
+// (token, choice) pairs that were not dropped. The sender lists, per destination rank, the rows it sends (tokens in
+// rising order) and the slots (by expert, then token); the receiver orders all slots it got by expert, then source rank,
+// then token, so that each local expert owns a contiguous range.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "tensor/tensor.h"
+
+namespace heddle {
+
+struct RoutePlan {
+  // Sender: this rank's tokens.
+  int64_t tokens = 0;
+  int64_t choices = 0;                    ///< k, slots per token
+  std::vector<int64_t> send_rows;         ///< rows per destination rank
+  std::vector<int64_t> send_slots;        ///< slots per destination rank
+  std::vector<int64_t> sent_token;        ///< token of each sent row
+  std::vector<int64_t> token_begin;       ///< [tokens + 1]: the sent rows of token n are token_sent[token_begin[n] ..)
+  std::vector<int64_t> token_sent;
+  std::vector<int64_t> sent_slot;         ///< token * choices + choice of each sent slot
+
+  // Receiver: rows and slots for the experts of this rank.
+  std::vector<int64_t> receive_rows;      ///< rows per source rank
+  std::vector<int64_t> receive_slots;     ///< slots per source rank
+  int64_t received_rows = 0;
+  int64_t received_slots = 0;
+  std::shared_ptr<const std::vector<int64_t>> expert_offsets;  ///< [local experts + 1], in slots
+  std::vector<int64_t> slot_row;          ///< received row that each slot (expert order) reads
+  std::vector<int64_t> slot_arrival;      ///< position of each slot (expert order) in arrival order
+  std::vector<int64_t> row_begin;         ///< [received_rows + 1]: slots of row r are row_slot[row_begin[r] ..)
+  std::vector<int64_t> row_slot;
+  std::vector<float> slot_weight;         ///< mixing weight of each slot, expert order
+
+  bool local() const { return send_rows.size() == 1; }  ///< one rank: rows are the tokens themselves, nothing travels
+};
+
+/// Collective over `group` (two exchanges: counts, then row number and weight of each slot).
+/// index int32 [N,k] global expert numbers; keep uint8 [N,k] or undefined (all kept); weights [N,k].
+/// Experts are split evenly over the ranks of the group, in order.
+std::shared_ptr<const RoutePlan> make_route_plan(Communicator& group, int64_t experts, const Tensor& index,
+                                                 const Tensor& keep, const Tensor& weights);
+
+}  // namespace heddle
