@@ -1,0 +1,92 @@
+// heddle verify CASE_DIR... : reference cases against this build.
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "launch/program.h"
+#include "support/config.h"
+#include "support/log.h"
+#include "train/reference_case.h"
+
+namespace heddle {
+
+namespace {
+
+const char* status_text(const QuantityResult& q) {
+  switch (q.status) {
+    case QuantityResult::Status::kPass: return "ok";
+    case QuantityResult::Status::kFail: return "FAILED";
+    case QuantityResult::Status::kNotChecked: return "not checked";
+  }
+  return "";
+}
+
+void print_report(const CaseReport& report) {
+  log_line(fmt::format("case {}", report.name));
+  for (const QuantityResult& q : report.quantities) {
+    if (q.status == QuantityResult::Status::kNotChecked)
+      log_line(fmt::format("  {:<34} not in the case, not checked", q.quantity));
+    else if (q.tolerance == 0)
+      log_line(fmt::format("  {:<34} {:>9.0f} differ   must be equal    {}", q.quantity, q.error, status_text(q)));
+    else
+      log_line(fmt::format("  {:<34} {:>9.2e} error    tolerance {:.0e}  {:<7} {}", q.quantity, q.error, q.tolerance,
+                           status_text(q), q.worst == q.quantity ? "" : q.worst));
+  }
+}
+
+nlohmann::json to_json(const CaseReport& report) {
+  nlohmann::json quantities = nlohmann::json::array();
+  for (const QuantityResult& q : report.quantities) {
+    nlohmann::json entry = {{"quantity", q.quantity}, {"status", status_text(q)}, {"tolerance", q.tolerance}};
+    if (q.status != QuantityResult::Status::kNotChecked) {
+      // JSON has no infinity: a missing or non-finite value is null.
+      entry["error"] = std::isfinite(q.error) ? nlohmann::json(q.error) : nlohmann::json(nullptr);
+      entry["worst"] = q.worst;
+    }
+    quantities.push_back(std::move(entry));
+  }
+  return {{"case", report.name}, {"passed", report.passed()}, {"quantities", std::move(quantities)}};
+}
+
+}  // namespace
+
+int run_verify_command(Job& job, const Arguments& arguments) {
+  std::string device = "auto";
+  bool json = false;
+  int64_t expert_parallel = 1;
+  Config config;
+  config.add("device", device, {"auto", "cpu", "ref"}, "where to compute");
+  config.add("json", json, "print one JSON document instead of the table");
+  config.add("layout.expert_parallel", expert_parallel, {1, 65536, false, false},
+             "ranks over which the experts are split");
+  Arguments flags;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    flags.push_back(arguments[i]);
+    // --json alone means --json true.
+    if (arguments[i] == "--json" && (i + 1 == arguments.size() || (arguments[i + 1] != "true" && arguments[i + 1] != "false")))
+      flags.back() = "--json=true";
+  }
+  if (!flags.empty() && flags[0] == "--help") {
+    log_line("usage: heddle verify CASE_DIR... [--device auto|cpu|ref] [--layout.expert_parallel N] [--json]\n\n" + config.help());
+    return static_cast<int>(ExitStatus::kOk);
+  }
+  const Arguments folders = config.parse(flags);
+  if (folders.empty()) throw UsageError("verify needs at least one case folder", "heddle verify tests/golden/loom_r1");
+  const Kernels& kernels = kernels_of_device(device);
+  nlohmann::json all = nlohmann::json::array();
+  int64_t passed = 0;
+  for (const std::string& folder : folders) {
+    const CaseReport report = verify_case(folder, job.world(), static_cast<int>(expert_parallel), kernels);
+    passed += report.passed();
+    all.push_back(to_json(report));
+    if (!json) print_report(report);
+  }
+  const bool good = passed == static_cast<int64_t>(folders.size());
+  if (json)
+    log_line(nlohmann::json{{"passed", good}, {"ranks", job.world().size()}, {"cases", all}}.dump(2));
+  else
+    log_line(fmt::format("{} of {} cases within tolerance ({} ranks, {} kernels)", passed, folders.size(),
+                         job.world().size(), kernels.name));
+  return static_cast<int>(good ? ExitStatus::kOk : ExitStatus::kMismatch);
+}
+
+}  // namespace heddle

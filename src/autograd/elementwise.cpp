@@ -1,0 +1,150 @@
+// Norms, activations and residual updates.
+#include "autograd/operations.h"
+
+namespace heddle {
+
+Variable rmsnorm(Tape& tape, const Variable& x, const Variable& gain, float eps, Tensor* inverse_rms) {
+  const int64_t n = x.value.dim(0), width = x.value.dim(1);
+  const Tensor inverse = Tensor::empty({n}, Purpose::kActivations);
+  const Variable y = tape.result(Tensor::empty({n, width}, Purpose::kActivations), {&x, &gain});
+  tape.kernels().rmsnorm_forward(n, width, eps, x.value.f32(), gain.value.f32(), y.value.f32(), inverse.f32());
+  if (inverse_rms != nullptr) *inverse_rms = inverse;
+  if (y.wants_gradient()) {
+    tape.on_backward([&k = tape.kernels(), x, gain, inverse, y_slot = y.slot] {
+      const Tensor dy = take_gradient(y_slot);
+      if (!dy.defined()) return;
+      const GradientOut dgain = gradient_out(gain.slot);
+      const GradientOut dx = gradient_out(x.slot);
+      k.rmsnorm_backward(dy.dim(0), dy.dim(1), x.value.f32(), gain.value.f32(), inverse.f32(), dy.f32(), dx, dgain);
+    });
+  }
+  return y;
+}
+
+Variable swiglu(Tape& tape, const Variable& gate, const Variable& up) {
+  const Variable y = tape.result(Tensor::empty(up.value.shape(), Purpose::kActivations), {&gate, &up});
+  tape.kernels().swiglu_forward(up.value.count(), gate.value.f32(), up.value.f32(), y.value.f32());
+  if (y.wants_gradient()) {
+    tape.on_backward([&k = tape.kernels(), gate, up, y_slot = y.slot] {
+      Tensor dy = take_gradient(y_slot);
+      if (!dy.defined()) return;
+      Tensor dgate = Tensor::empty(dy.shape(), Purpose::kActivations);
+      k.swiglu_backward(dy.count(), gate.value.f32(), up.value.f32(), dy.f32(), dgate.f32(), dy.f32());
+      pass_gradient(k, gate.slot, std::move(dgate));
+      pass_gradient(k, up.slot, std::move(dy));
+    });
+  }
+  return y;
+}
+
+Variable sigmoid(Tape& tape, const Variable& x) {
+  const Variable y = tape.result(x.value, {&x});
+  tape.kernels().sigmoid_forward(x.value.count(), x.value.f32(), y.value.f32());
+  if (y.wants_gradient()) {
+    tape.on_backward([&k = tape.kernels(), y = y.value, x_slot = x.slot, y_slot = y.slot] {
+      const Tensor dy = take_gradient(y_slot);
+      if (dy.defined()) k.sigmoid_backward(dy.count(), y.f32(), dy.f32(), gradient_out(x_slot));
+    });
+  }
+  return y;
+}
+
+namespace {
+/// A copy of `gradient` times `factor`, for an input that is not the last to read it.
+Tensor scaled(const Kernels& k, const Tensor& gradient, float factor) {
+  Tensor copy = Tensor::empty(gradient.shape(), Purpose::kActivations);
+  k.scale(gradient.count(), factor, gradient.f32(), copy.f32());
+  return copy;
+}
+}  // namespace
+
+Variable linear_combination(Tape& tape, float alpha, const Variable& x, float beta, const Variable& y) {
+  const Variable out = tape.result(Tensor::empty(x.value.shape(), Purpose::kActivations), {&x, &y});
+  tape.kernels().linear_combination(x.value.count(), alpha, x.value.f32(), beta, y.value.f32(), out.value.f32());
+  if (out.wants_gradient()) {
+    tape.on_backward([&k = tape.kernels(), alpha, beta, x_slot = x.slot, y_slot = y.slot, out_slot = out.slot] {
+      Tensor dout = take_gradient(out_slot);
+      if (!dout.defined()) return;
+      if (y_slot != nullptr) pass_gradient(k, y_slot, scaled(k, dout, beta));
+      if (x_slot == nullptr) return;
+      k.scale(dout.count(), alpha, dout.f32(), dout.f32());
+      pass_gradient(k, x_slot, std::move(dout));
+    });
+  }
+  return out;
+}
+
+Variable residual_add(Tape& tape, const Variable& stream, float scale, const Variable& branch) {
+  const Variable out = tape.result(branch.value, {&stream, &branch});
+  tape.kernels().linear_combination(stream.value.count(), 1.0F, stream.value.f32(), scale, branch.value.f32(),
+                                    out.value.f32());
+  if (out.wants_gradient()) {
+    tape.on_backward([&k = tape.kernels(), scale, stream_slot = stream.slot, branch_slot = branch.slot,
+                      out_slot = out.slot] {
+      Tensor dout = take_gradient(out_slot);
+      if (!dout.defined()) return;
+      if (branch_slot != nullptr) pass_gradient(k, branch_slot, scaled(k, dout, scale));
+      pass_gradient(k, stream_slot, std::move(dout));
+    });
+  }
+  return out;
+}
+
+Variable looping_residual(Tape& tape, const Variable& stream, const Variable& branch, float branch_scale,
+                          double beta_local, double beta_global, LoopingAccumulators& a) {
+  constexpr double kSmallestDenominator = 1e-6;
+  const bool had_local = a.n_local.value.defined(), had_global = a.n_global.value.defined();
+  a.d_local = had_local ? beta_local * a.d_local + 1 : 1;
+  a.d_global = had_global ? beta_global * a.d_global + 1 : 1;
+  const LoopingResidualCoefficients c{branch_scale, static_cast<float>(beta_local),
+                                      static_cast<float>(1 / std::max(a.d_local, kSmallestDenominator)),
+                                      static_cast<float>(beta_global),
+                                      static_cast<float>(1 / std::max(a.d_global, kSmallestDenominator))};
+  const Variable local_in = a.n_local, global_in = a.n_global;
+  const Shape& shape = stream.value.shape();
+  a.n_local = tape.result(Tensor::empty(shape, Purpose::kActivations), {&branch, &local_in});
+  a.n_global = tape.result(Tensor::empty(shape, Purpose::kActivations), {&branch, &local_in, &global_in});
+  const Variable out = tape.result(Tensor::empty(shape, Purpose::kActivations), {&stream, &branch, &local_in, &global_in});
+  tape.kernels().looping_residual_forward(out.value.count(), c, stream.value.f32(), branch.value.f32(),
+                                          local_in.value.f32(), global_in.value.f32(), a.n_local.value.f32(),
+                                          a.n_global.value.f32(), out.value.f32());
+  if (out.wants_gradient()) {
+    tape.on_backward([&k = tape.kernels(), c, stream_slot = stream.slot, branch_slot = branch.slot,
+                      local_in = local_in.slot, global_in = global_in.slot, local_out = a.n_local.slot,
+                      global_out = a.n_global.slot, out_slot = out.slot] {
+      Tensor dout = take_gradient(out_slot);
+      Tensor dlocal = take_gradient(local_out), dglobal = take_gradient(global_out);
+      if (!dout.defined()) return;
+      Tensor dbranch = Tensor::empty(dout.shape(), Purpose::kActivations);
+      Tensor dlocal_in, dglobal_in;
+      if (local_in != nullptr) dlocal_in = dlocal.defined() ? dlocal : Tensor::empty(dout.shape(), Purpose::kActivations);
+      if (global_in != nullptr)
+        dglobal_in = dglobal.defined() ? dglobal : Tensor::empty(dout.shape(), Purpose::kActivations);
+      k.looping_residual_backward(dout.count(), c, dout.f32(), dlocal.f32(), dglobal.f32(), dbranch.f32(),
+                                  dlocal_in.f32(), dglobal_in.f32());
+      pass_gradient(k, branch_slot, std::move(dbranch));
+      if (local_in != nullptr) pass_gradient(k, local_in, std::move(dlocal_in));
+      if (global_in != nullptr) pass_gradient(k, global_in, std::move(dglobal_in));
+      pass_gradient(k, stream_slot, std::move(dout));
+    });
+  }
+  return out;
+}
+
+Variable route_weights(Tape& tape, const Variable& scores, const Tensor& index, const Tensor& keep, bool renormalise) {
+  const int64_t n = index.dim(0), chosen = index.dim(1), experts = scores.value.dim(1);
+  const Variable w = tape.result(Tensor::empty({n, chosen}, Purpose::kActivations), {&scores});
+  tape.kernels().route_weights_forward(n, experts, chosen, renormalise, scores.value.f32(), index.i32(), keep.u8(),
+                                       w.value.f32());
+  if (w.wants_gradient()) {
+    tape.on_backward([&k = tape.kernels(), renormalise, scores, index, keep, w_slot = w.slot] {
+      const Tensor dw = take_gradient(w_slot);
+      if (!dw.defined()) return;
+      k.route_weights_backward(index.dim(0), scores.value.dim(1), index.dim(1), renormalise, scores.value.f32(),
+                               index.i32(), keep.u8(), dw.f32(), gradient_out(scores.slot));
+    });
+  }
+  return w;
+}
+
+}  // namespace heddle

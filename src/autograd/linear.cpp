@@ -1,0 +1,98 @@
+// Products with weights: dense, accumulated onto a base, and grouped by expert.
+#include "autograd/operations.h"
+
+namespace heddle {
+
+namespace {
+
+Tensor activations(Shape shape) { return Tensor::empty(std::move(shape), Purpose::kActivations); }
+
+/// Gradients of y = x W^T given dy [N,M].
+void linear_backward(const Kernels& k, const Tensor& x, const Tensor& weight, const Tensor& dy, const SlotPointer& x_slot,
+                     const SlotPointer& weight_slot) {
+  const int64_t n = dy.dim(0), m = weight.dim(0), width = weight.dim(1);
+  if (const GradientOut dw = gradient_out(weight_slot))
+    k.matmul(Transpose::kYes, Transpose::kNo, m, width, n, 1, dy.f32(), m, x.f32(), width, dw.accumulate ? 1.0F : 0.0F,
+             dw.data, width);
+  if (const GradientOut dx = gradient_out(x_slot))
+    k.matmul(Transpose::kNo, Transpose::kNo, n, width, m, 1, dy.f32(), m, weight.f32(), width,
+             dx.accumulate ? 1.0F : 0.0F, dx.data, width);
+}
+
+}  // namespace
+
+Variable embedding(Tape& tape, const Tensor& tokens, const Variable& table, float scale) {
+  const int64_t n = tokens.count(), width = table.value.dim(1);
+  const Variable y = tape.result(activations({n, width}), {&table});
+  tape.kernels().embedding_forward(n, width, scale, tokens.i32(), table.value.f32(), y.value.f32());
+  if (y.wants_gradient()) {
+    tape.on_backward([&k = tape.kernels(), tokens, scale, vocabulary = table.value.dim(0), table_slot = table.slot,
+                      y_slot = y.slot] {
+      const Tensor dy = take_gradient(y_slot);
+      if (!dy.defined()) return;
+      k.embedding_backward(dy.dim(0), dy.dim(1), vocabulary, scale, tokens.i32(), dy.f32(), gradient_out(table_slot));
+    });
+  }
+  return y;
+}
+
+Variable linear(Tape& tape, const Variable& x, const Variable& weight) {
+  const int64_t n = x.value.dim(0), m = weight.value.dim(0), width = weight.value.dim(1);
+  require(x.value.dim(1) == width, "linear: x {} with weight {}", shape_text(x.value.shape()),
+          shape_text(weight.value.shape()));
+  const Variable y = tape.result(activations({n, m}), {&x, &weight});
+  tape.kernels().matmul(Transpose::kNo, Transpose::kYes, n, m, width, 1, x.value.f32(), width, weight.value.f32(), width,
+                        0, y.value.f32(), m);
+  if (y.wants_gradient()) {
+    tape.on_backward([&k = tape.kernels(), x = x.value, weight = weight.value, x_slot = x.slot,
+                      weight_slot = weight.slot, y_slot = y.slot] {
+      const Tensor dy = take_gradient(y_slot);
+      if (dy.defined()) linear_backward(k, x, weight, dy, x_slot, weight_slot);
+    });
+  }
+  return y;
+}
+
+Variable linear_add(Tape& tape, const Variable& base, const Variable& x, const Variable& weight) {
+  const int64_t n = x.value.dim(0), m = weight.value.dim(0), width = weight.value.dim(1);
+  require(base.value.dim(0) == n && base.value.dim(1) == m, "linear_add: base {} for a product of {} by {}",
+          shape_text(base.value.shape()), n, m);
+  const Variable y = tape.result(base.value, {&base, &x, &weight});
+  tape.kernels().matmul(Transpose::kNo, Transpose::kYes, n, m, width, 1, x.value.f32(), width, weight.value.f32(), width,
+                        1, y.value.f32(), m);
+  if (y.wants_gradient()) {
+    tape.on_backward([&k = tape.kernels(), x = x.value, weight = weight.value, base_slot = base.slot, x_slot = x.slot,
+                      weight_slot = weight.slot, y_slot = y.slot] {
+      Tensor dy = take_gradient(y_slot);
+      if (!dy.defined()) return;
+      linear_backward(k, x, weight, dy, x_slot, weight_slot);
+      pass_gradient(k, base_slot, std::move(dy));
+    });
+  }
+  return y;
+}
+
+Variable grouped_linear(Tape& tape, const Variable& x, const Variable& weight,
+                        const std::shared_ptr<const std::vector<int64_t>>& offsets) {
+  const int64_t groups = weight.value.dim(0), m = weight.value.dim(1), width = weight.value.dim(2);
+  require(static_cast<int64_t>(offsets->size()) == groups + 1 && offsets->back() == x.value.dim(0),
+          "grouped_linear: {} offsets for {} groups", offsets->size(), groups);
+  const Variable y = tape.result(activations({x.value.dim(0), m}), {&x, &weight});
+  tape.kernels().grouped_matmul_forward(groups, offsets->data(), m, width, x.value.f32(), weight.value.f32(),
+                                        y.value.f32());
+  if (y.wants_gradient()) {
+    tape.on_backward([&k = tape.kernels(), offsets, x = x.value, weight = weight.value, x_slot = x.slot,
+                      weight_slot = weight.slot, y_slot = y.slot] {
+      const Tensor dy = take_gradient(y_slot);
+      if (!dy.defined()) return;
+      const int64_t g = weight.dim(0), rows = weight.dim(1), columns = weight.dim(2);
+      if (const GradientOut dw = gradient_out(weight_slot))
+        k.grouped_matmul_weight_gradient(g, offsets->data(), rows, columns, dy.f32(), x.f32(), dw.accumulate, dw.data);
+      if (const GradientOut dx = gradient_out(x_slot))
+        k.grouped_matmul_input_gradient(g, offsets->data(), rows, columns, dy.f32(), weight.f32(), dx.accumulate, dx.data);
+    });
+  }
+  return y;
+}
+
+}  // namespace heddle
