@@ -1,0 +1,32 @@
+#include "train/batches.h"
+
+#include <algorithm>
+
+namespace heddle {
+
+std::vector<RowRange> micro_batch_rows(int64_t global_batch, int64_t micro_batch, int rank, int ranks) {
+  std::vector<RowRange> ranges;
+  for (int64_t first = 0; first < global_batch; first += micro_batch * ranks) {
+    const int64_t mine = std::min(first + rank * micro_batch, global_batch);
+    ranges.push_back({mine, std::min(mine + micro_batch, global_batch) - mine});
+  }
+  return ranges;
+}
+
+TokenBatch token_batch(const Batch& batch, RowRange range) {
+  static_assert(kIgnoredTarget == data::kIgnoredTarget, "loader and loss mark ignored targets alike");
+  TokenBatch out{range.count, batch.sequence_length, {}, {}, {}, {}};
+  const int64_t first = range.first * batch.sequence_length, count = range.count * batch.sequence_length;
+  const auto copy = [&](const std::vector<int32_t>& from) {
+    Tensor tensor = Tensor::empty({count}, Purpose::kActivations, DType::kInt32);
+    std::copy_n(from.begin() + first, count, tensor.i32());
+    return tensor;
+  };
+  out.tokens = copy(batch.inputs);
+  out.targets = copy(batch.targets);
+  out.position = copy(batch.positions);
+  out.document_start = copy(batch.document_start);
+  return out;
+}
+
+}  // namespace heddle

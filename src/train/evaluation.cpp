@@ -1,0 +1,100 @@
+#include "train/evaluation.h"
+
+#include <algorithm>
+
+#include "train/batches.h"
+#include "train/progress.h"
+
+namespace heddle {
+
+std::vector<double> token_bytes(const TokenStore& store) {
+  const std::unique_ptr<Tokenizer> tokenizer = store.tokenizer();
+  std::vector<double> bytes;
+  for (int64_t id = 0; id < tokenizer->vocabulary_size(); ++id)
+    bytes.push_back(static_cast<double>(tokenizer->piece_bytes(static_cast<uint32_t>(id)).size()));
+  return bytes;
+}
+
+namespace {
+
+/// Sums the head's loss after each of the wanted loop counts.
+class ExitLosses : public ForwardObserver {
+ public:
+  ExitLosses(Loom& model, const std::vector<int64_t>& loops, std::vector<double>& sums)
+      : model_(model), loops_(loops), sums_(sums) {}
+  const TokenBatch* batch = nullptr;
+
+  void on_loop_end(int64_t loop, const Tensor& state, const Tensor&) override {
+    for (size_t i = 0; i < loops_.size(); ++i) {
+      if (loops_[i] != loop + 1) continue;
+      Tape tape(model_.kernels(), Tape::Mode::kForwardOnly);
+      sums_[i] += model_.loss_sum(tape, Tape::constant(state), *batch, 0);
+    }
+  }
+
+ private:
+  Loom& model_;
+  const std::vector<int64_t>& loops_;
+  std::vector<double>& sums_;
+};
+
+void forward(Loom& model, const TokenBatch& batch, int64_t loops, int64_t constants_loops, ForwardObserver* observer) {
+  Tape tape(model.kernels(), Tape::Mode::kForwardOnly);
+  Loom::Options options;
+  options.constants_loops = constants_loops;
+  options.use_capacity = false;
+  options.observer = observer;
+  const Variable embedding = model.embed(tape, batch, options);
+  LoopState state = Loom::start(embedding);
+  model.run_loops(tape, batch, embedding, 0, loops, options, state);
+}
+
+}  // namespace
+
+std::vector<EvaluationResult> evaluate(Loom& model, const TokenStore& store, Part part, const EvaluationOptions& options) {
+  Communicator& world = model.groups().world();
+  std::vector<int64_t> loops = options.loops;
+  if (loops.empty()) loops = {model.config().loops};
+  std::sort(loops.begin(), loops.end());
+  const Loader loader(store, {options.sequence, 1, 0, options.document_mask});
+  const int64_t all = loader.eval_samples(part);
+  const int64_t count = options.samples > 0 ? std::min(options.samples, all) : all;
+  const std::vector<double> bytes_of = token_bytes(store);
+
+  std::vector<double> sums(loops.size(), 0);
+  double bytes = 0;
+  int64_t targets = 0;
+  ExitLosses exits(model, loops, sums);
+  for (const RowRange range : micro_batch_rows(count, options.micro_batch, world.rank(), world.size())) {
+    const TokenBatch batch = token_batch(loader.fetch_eval(part, range.first, range.count), {0, range.count});
+    for (int64_t i = 0; i < batch.targets.count(); ++i) {
+      const int32_t target = batch.targets.i32()[i];
+      if (target == kIgnoredTarget) continue;
+      ++targets;
+      bytes += bytes_of[static_cast<size_t>(target)];
+    }
+    exits.batch = &batch;
+    if (options.rule == DepthRule::kTrained) {
+      forward(model, batch, loops.back(), 0, &exits);
+      continue;
+    }
+    // Every count has constants of its own, so no pass serves two of them.
+    for (size_t i = 0; i < loops.size(); ++i) {
+      const std::vector<int64_t> one{loops[i]};
+      std::vector<double> sum{0};
+      ExitLosses exit(model, one, sum);
+      exit.batch = &batch;
+      forward(model, batch, loops[i], loops[i], &exit);
+      sums[i] += sum[0];
+    }
+  }
+  world.all_reduce_sum(std::span<double>(sums));
+  world.all_reduce_sum(std::span<double>(&bytes, 1));
+  world.all_reduce_sum(std::span<int64_t>(&targets, 1));
+  std::vector<EvaluationResult> results;
+  for (size_t i = 0; i < loops.size(); ++i)
+    results.push_back({loops[i], targets, sums[i] / static_cast<double>(targets), bits_per_byte(sums[i], bytes)});
+  return results;
+}
+
+}  // namespace heddle
