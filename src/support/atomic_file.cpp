@@ -1,0 +1,56 @@
+#include "support/atomic_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "support/error.h"
+
+namespace heddle {
+
+void sync_path(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) fail("cannot open '{}' to flush it: {}", path, std::strerror(errno));
+  const int result = ::fsync(descriptor);
+  const int error = errno;
+  ::close(descriptor);
+  if (result != 0) fail("cannot flush '{}' to disk: {}", path, std::strerror(error));
+}
+
+void publish_file(const std::string& path, const std::function<void(const std::string& temporary_path)>& write) {
+  const std::string temporary = path + ".tmp";
+  try {
+    write(temporary);
+    sync_path(temporary);
+    if (::rename(temporary.c_str(), path.c_str()) != 0)
+      fail("cannot rename '{}' to '{}': {}", temporary, path, std::strerror(errno));
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  sync_path(folder.empty() ? "." : folder);
+}
+
+void publish_text(const std::string& path, const std::string& content) {
+  publish_file(path, [&](const std::string& temporary) {
+    std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
+    if (!file) fail("cannot write '{}': {}", temporary, std::strerror(errno));
+    file << content;
+    file.close();
+    if (!file) fail("cannot write {} bytes to '{}' (is the disk full?)", content.size(), temporary);
+  });
+}
+
+std::string read_text_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file || std::filesystem::is_directory(path)) fail("cannot read the file '{}'", path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace heddle
