@@ -1,0 +1,256 @@
+#include "support/config.h"
+
+#include <algorithm>
+#include <boost/program_options.hpp>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "support/atomic_file.h"
+#include "support/error.h"
+#include "support/ini.h"
+#include "support/numbers.h"
+
+namespace heddle {
+
+namespace po = boost::program_options;
+
+namespace {
+
+std::string limits_text(const Limits& limits) {
+  const bool low = std::isfinite(limits.low), high = std::isfinite(limits.high);
+  if (low && high)
+    return fmt::format("{}{} to {}{}", limits.low_open ? "above " : "", limits.low, limits.high_open ? "below " : "",
+                       limits.high);
+  if (low) return fmt::format("{}{}{}", limits.low_open ? "above " : "", limits.low, limits.low_open ? "" : " or more");
+  return "any number";
+}
+
+void check_limits(double value, const Limits& limits) {
+  const bool low = limits.low_open ? value > limits.low : value >= limits.low;
+  const bool high = limits.high_open ? value < limits.high : value <= limits.high;
+  if (!low || !high) throw UsageError(fmt::format("expected {}", limits_text(limits)));
+}
+
+int64_t integer_of(const std::string& text, const Limits& limits) {
+  const std::optional<int64_t> value = parse_integer(text);
+  if (!value) throw UsageError("expected a whole number");
+  check_limits(static_cast<double>(*value), limits);
+  return *value;
+}
+
+/// Insertions, deletions and replacements between two words.
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] != b[j - 1] ? 1 : 0);
+      diagonal = row[j];
+      row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+std::string name_of(const std::string& key) { return key.substr(key.find('.') + 1); }
+
+}  // namespace
+
+void Config::add_entry(const std::string& key, const std::string& help, std::function<void(const std::string&)> assign,
+                       std::function<std::string()> print) {
+  require(find(key) == nullptr, "configuration key {} is declared twice", key);
+  entries_.push_back({key, help, "default", std::move(assign), std::move(print)});
+}
+
+void Config::add(const std::string& key, int64_t& target, Limits limits, const std::string& help) {
+  add_entry(
+      key, help, [&target, limits](const std::string& text) { target = integer_of(text, limits); },
+      [&target] { return fmt::format("{}", target); });
+}
+
+void Config::add(const std::string& key, double& target, Limits limits, const std::string& help) {
+  add_entry(
+      key, help,
+      [&target, limits](const std::string& text) {
+        const std::optional<double> value = parse_real(text);
+        if (!value) throw UsageError("expected a finite number");
+        check_limits(*value, limits);
+        target = *value;
+      },
+      [&target] { return fmt::format("{}", target); });
+}
+
+void Config::add(const std::string& key, bool& target, const std::string& help) {
+  add_entry(
+      key, help,
+      [&target](const std::string& text) {
+        if (text != "true" && text != "false") throw UsageError("expected true or false");
+        target = text == "true";
+      },
+      [&target] { return std::string(target ? "true" : "false"); });
+}
+
+void Config::add(const std::string& key, std::string& target, const std::string& help) {
+  add_entry(
+      key, help, [&target](const std::string& text) { target = text; }, [&target] { return target; });
+}
+
+void Config::add(const std::string& key, std::string& target, std::vector<std::string> choices, const std::string& help) {
+  const std::string all = fmt::format("{}", fmt::join(choices, ", "));
+  add_entry(
+      key, fmt::format("{} ({})", help, all),
+      [&target, choices = std::move(choices), all](const std::string& text) {
+        if (std::find(choices.begin(), choices.end(), text) == choices.end())
+          throw UsageError(fmt::format("expected one of: {}", all));
+        target = text;
+      },
+      [&target] { return target; });
+}
+
+void Config::add(const std::string& key, std::vector<int64_t>& target, Limits limits, const std::string& help) {
+  add_entry(
+      key, help,
+      [&target, limits](const std::string& text) {
+        std::vector<int64_t> values;
+        for (size_t first = 0; first <= text.size();) {
+          const size_t end = std::min(text.find(',', first), text.size());
+          values.push_back(integer_of(text.substr(first, end - first), limits));
+          first = end + 1;
+        }
+        target = std::move(values);
+      },
+      [&target] { return fmt::format("{}", fmt::join(target, ",")); });
+}
+
+Config::Entry* Config::find(const std::string& key) {
+  const auto found = std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.key == key; });
+  return found == entries_.end() ? nullptr : &*found;
+}
+
+std::string Config::nearest(const std::string& key) const {
+  const Entry* best = nullptr;
+  size_t best_distance = 0;
+  for (const Entry& entry : entries_) {
+    // The right name in the wrong section is as near as one wrong letter.
+    const size_t distance = name_of(entry.key) == name_of(key) ? 1 : edit_distance(entry.key, key);
+    if (best == nullptr || distance < best_distance) {
+      best = &entry;
+      best_distance = distance;
+    }
+  }
+  return best == nullptr ? std::string("--help lists all keys") : fmt::format("the nearest known key is {}", best->key);
+}
+
+namespace {
+
+/// One source of values, as Boost stores them; refuses doubled keys (Boost would keep the first).
+struct Source {
+  std::map<std::string, std::string> origin;  ///< key -> "FILE:LINE" or "flag"
+  po::variables_map values;
+};
+
+po::options_description describe(const std::vector<std::string>& keys) {
+  po::options_description description;
+  for (const std::string& key : keys) description.add_options()(key.c_str(), po::value<std::string>());
+  return description;
+}
+
+}  // namespace
+
+void Config::parse_text(const std::string& text, const std::string& source) {
+  std::map<std::string, int> lines;
+  for (const IniEntry& ini : parse_ini(text, source)) {
+    Entry* entry = find(ini.key);
+    if (entry == nullptr)
+      throw UsageError(fmt::format("{}:{}: unknown key {}", source, ini.line, ini.key), nearest(ini.key));
+    if (const auto [first, is_new] = lines.emplace(ini.key, ini.line); !is_new)
+      throw UsageError(fmt::format("{}:{}: {} stands already in line {}", source, ini.line, ini.key, first->second),
+                       "keep one of the two lines");
+    try {
+      entry->assign(ini.value);
+    } catch (const UsageError& error) {
+      throw UsageError(fmt::format("{}:{}: {} = '{}': {}", source, ini.line, ini.key, ini.value, error.what()));
+    }
+    entry->origin = fmt::format("{}:{}", source, ini.line);
+  }
+}
+
+std::vector<std::string> Config::parse(const std::vector<std::string>& arguments) {
+  std::vector<std::string> keys{"config"};
+  for (const Entry& entry : entries_) keys.push_back(entry.key);
+  const po::options_description known = describe(keys);
+  po::options_description all;
+  all.add(known);
+  all.add_options()("positional", po::value<std::vector<std::string>>());
+  po::positional_options_description positional;
+  positional.add("positional", -1);
+
+  Source flags;
+  std::vector<std::string> rest;
+  try {
+    namespace style = po::command_line_style;
+    // No guessing: --model.l must not become --model.layers. No short options: a value may start with '-'.
+    const po::parsed_options parsed =
+        po::command_line_parser(arguments)
+            .options(all)
+            .positional(positional)
+            .style(style::allow_long | style::long_allow_adjacent | style::long_allow_next)
+            .allow_unregistered()
+            .run();
+    for (const po::option& option : parsed.options) {
+      if (option.unregistered) throw UsageError(fmt::format("unknown flag --{}", option.string_key), nearest(option.string_key));
+      if (option.string_key == "positional") continue;
+      if (!flags.origin.emplace(option.string_key, "flag").second)
+        throw UsageError(fmt::format("flag --{} is given twice", option.string_key), "keep one of them");
+    }
+    po::store(parsed, flags.values);
+  } catch (const po::error& error) {
+    throw UsageError(fmt::format("command line: {}", error.what()), "flags are --section.name VALUE");
+  }
+  if (flags.values.count("positional") > 0) rest = flags.values["positional"].as<std::vector<std::string>>();
+  if (flags.values.count("config") > 0) {
+    const auto path = flags.values["config"].as<std::string>();
+    parse_text(read_text_file(path), path);
+  }
+  for (Entry& entry : entries_) {
+    if (flags.values.count(entry.key) == 0) continue;
+    const auto value = flags.values[entry.key].as<std::string>();
+    try {
+      entry.assign(value);
+    } catch (const UsageError& error) {
+      throw UsageError(fmt::format("--{} '{}': {}", entry.key, value, error.what()));
+    }
+    entry.origin = "flag";
+  }
+  return rest;
+}
+
+std::string Config::resolved() const {
+  std::string text, section;
+  for (const Entry& entry : entries_) {
+    const size_t dot = entry.key.find('.');
+    if (dot != std::string::npos && entry.key.substr(0, dot) != section) {
+      section = entry.key.substr(0, dot);
+      text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", section);
+    }
+    text += fmt::format("{} = {}\n", dot == std::string::npos ? entry.key : name_of(entry.key), entry.print());
+  }
+  return text;
+}
+
+std::string Config::origin(const std::string& key) const {
+  for (const Entry& entry : entries_)
+    if (entry.key == key) return entry.origin;
+  return "";
+}
+
+std::string Config::help() const {
+  std::string text;
+  for (const Entry& entry : entries_) text += fmt::format("  {:<30} {} [{}]\n", entry.key, entry.help, entry.print());
+  return text;
+}
+
+}  // namespace heddle
