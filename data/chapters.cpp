@@ -17,9 +17,10 @@ bool is_numeral(std::string_view word) {
   return all_of("IVXLC") || all_of("0123456789");
 }
 
+/// Letters in capitals only; signatures and quotations, which begin or end with other marks, are no titles.
 bool is_capital_title(std::string_view line) {
   line = trim(line);
-  if (line.empty() || line.size() > kLongestHeading || line.back() == ',') return false;
+  if (line.empty() || line.size() > kLongestHeading || line.back() == ',' || line.front() == '"') return false;
   const auto upper = std::count_if(line.begin(), line.end(), [](unsigned char c) { return std::isupper(c) != 0; });
   const auto lower = std::count_if(line.begin(), line.end(), [](unsigned char c) { return std::islower(c) != 0; });
   return upper >= 4 && lower == 0;
@@ -41,6 +42,7 @@ bool is_chapter_heading(std::string_view line) {
   const size_t space = line.find(' ');
   const std::string_view first = line.substr(0, space);
   if (space == std::string_view::npos) return is_numeral(first) && !std::isdigit(static_cast<unsigned char>(first[0]));
+  if (first.back() == '.' && is_numeral(first) && is_capital_title(line.substr(space + 1))) return true;
   const std::string_view second = line.substr(space + 1, line.find(' ', space + 1) - space - 1);
   constexpr std::array<std::string_view, 5> kCapital = {"CHAPTER", "VOLUME", "BOOK", "PART", "ADVENTURE"};
   constexpr std::array<std::string_view, 5> kTitle = {"Chapter", "Volume", "Book", "Part", "Adventure"};

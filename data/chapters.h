@@ -6,7 +6,8 @@
 
 namespace heddle {
 
-/// True for a line such as "CHAPTER IV.", "Chapter 12", "VOLUME II", "ADVENTURE I. A SCANDAL IN BOHEMIA", "XIV.".
+/// True for a line such as "CHAPTER IV.", "Chapter 12", "VOLUME II", "VII. THE ADVENTURE OF THE BLUE CARBUNCLE",
+/// "XIV.".
 bool is_chapter_heading(std::string_view line);
 
 struct ChapterOptions {
