@@ -1,0 +1,42 @@
+// Declarations of the CPU operations; their contracts stand with the types in src/kernels/*.h.
+#pragma once
+
+#include "kernels/kernels.h"
+
+namespace heddle::cpu {
+
+Matmul matmul;
+GroupedMatmulForward grouped_matmul_forward;
+GroupedMatmulInputGradient grouped_matmul_input_gradient;
+GroupedMatmulWeightGradient grouped_matmul_weight_gradient;
+EmbeddingForward embedding_forward;
+EmbeddingBackward embedding_backward;
+RmsNormForward rmsnorm_forward;
+RmsNormBackward rmsnorm_backward;
+Rotary rotary;
+AttentionWorkspace attention_workspace;
+AttentionForward attention_forward;
+AttentionBackward attention_backward;
+SwigluForward swiglu_forward;
+SwigluBackward swiglu_backward;
+SigmoidGateForward sigmoid_gate_forward;
+SigmoidGateBackward sigmoid_gate_backward;
+SigmoidForward sigmoid_forward;
+SigmoidBackward sigmoid_backward;
+LinearCombination linear_combination;
+Scale scale;
+SumOfSquares sum_of_squares;
+LoopingResidualForward looping_residual_forward;
+LoopingResidualBackward looping_residual_backward;
+TopK top_k;
+RouteWeightsForward route_weights_forward;
+RouteWeightsBackward route_weights_backward;
+GatherRows gather_rows;
+SumSlots sum_slots;
+SumSlotsBackward sum_slots_backward;
+CrossEntropy cross_entropy;
+AdamW adamw;
+Sgd sgd;
+
+
+}  // namespace heddle::cpu
