@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <future>
 
 #include "support/error.h"
 
@@ -11,7 +12,7 @@ namespace heddle {
 
 namespace {
 
-constexpr size_t kPrimingBytes = size_t{64} << 20;
+constexpr size_t kPrimingBytes = size_t{32} << 20;
 
 std::vector<uint32_t> tokens_of(const TokenStore& store, Part part) {
   return store.read_tokens(part, 0, store.tokens(part));
@@ -107,25 +108,38 @@ int64_t xz_bytes(std::string_view text) {
   return static_cast<int64_t>(bytes);
 }
 
-Baselines measure_baselines(const TokenStore& store, Part part) {
-  store.require_part(part);
+std::vector<Baselines> measure_baselines(const TokenStore& store) {
+  store.require_part(Part::kValidation);
   const auto tokenizer = store.tokenizer();
   const std::vector<uint32_t> train = tokens_of(store, Part::kTrain);
-  const std::vector<uint32_t> test = tokens_of(store, part);
-  const std::string test_text = tokenizer->decode(test);
-  std::string both = tokenizer->decode(train);
-  if (both.size() > kPrimingBytes) both.erase(0, both.size() - kPrimingBytes);
-
-  Baselines result;
-  result.text_bytes = store.text_bytes(part);
-  const auto bytes = static_cast<double>(result.text_bytes);
-  result.token_bigram = bigram_bits(train, test, store.vocabulary_size(), store.end_of_document()) / bytes;
-  result.byte_bigram = bigram_bits(as_bytes(train, *tokenizer), as_bytes(test, *tokenizer), 257, 256) / bytes;
-  result.xz = 8.0 * static_cast<double>(xz_bytes(test_text)) / bytes;
-  const int64_t train_alone = xz_bytes(both);
-  both += test_text;
-  result.xz_primed = 8.0 * static_cast<double>(xz_bytes(both) - train_alone) / bytes;
-  return result;
+  const std::vector<uint32_t> train_bytes = as_bytes(train, *tokenizer);
+  std::string train_text = tokenizer->decode(train);
+  if (train_text.size() > kPrimingBytes) train_text.erase(0, train_text.size() - kPrimingBytes);
+  const auto start = [](std::string text) {
+    return std::async(std::launch::async, [content = std::move(text)] { return xz_bytes(content); });
+  };
+  auto train_size = start(train_text);
+  std::vector<std::future<int64_t>> sizes_together;
+  std::vector<Baselines> results;
+  for (const Part part : {Part::kValidation, Part::kOther}) {
+    if (!store.has(part)) continue;
+    const std::vector<uint32_t> test = tokens_of(store, part);
+    const std::string text = tokenizer->decode(test);
+    sizes_together.push_back(start(train_text + text));
+    const auto per_byte = [&](double bits) { return bits / static_cast<double>(text.size()); };
+    Baselines result;
+    result.part = part;
+    result.text_bytes = store.text_bytes(part);
+    result.token_bigram = per_byte(bigram_bits(train, test, store.vocabulary_size(), store.end_of_document()));
+    result.byte_bigram = per_byte(bigram_bits(train_bytes, as_bytes(test, *tokenizer), 257, 256));
+    result.xz = per_byte(8.0 * static_cast<double>(xz_bytes(text)));
+    results.push_back(result);
+  }
+  const int64_t alone = train_size.get();
+  for (size_t i = 0; i < results.size(); ++i)
+    results[i].xz_primed =
+        8.0 * static_cast<double>(sizes_together[i].get() - alone) / static_cast<double>(results[i].text_bytes);
+  return results;
 }
 
 }  // namespace heddle

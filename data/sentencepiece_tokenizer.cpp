@@ -38,6 +38,12 @@ size_t character_length(char lead) {
   return byte < 0xF0 ? 3 : 4;
 }
 
+/// Lets the cache be searched for a part of the text without a copy of it.
+struct WordHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view word) const { return std::hash<std::string_view>()(word); }
+};
+
 class SentencePieceTokenizer final : public Tokenizer {
  public:
   SentencePieceTokenizer(std::string_view model, const std::string& source) : model_(model) {
@@ -118,9 +124,8 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   void encode_word(std::string_view word, std::vector<uint32_t>& ids) const {
     const bool cached = word.size() <= kCachedBytes;
-    const std::string key(word);
     if (cached) {
-      if (const auto found = cache_.find(key); found != cache_.end()) {
+      if (const auto found = cache_.find(word); found != cache_.end()) {
         ids.insert(ids.end(), found->second.begin(), found->second.end());
         return;
       }
@@ -130,14 +135,14 @@ class SentencePieceTokenizer final : public Tokenizer {
     if (!status.ok()) fail("SentencePiece cannot encode a word of {} bytes: {}", word.size(), status.ToString());
     std::vector<uint32_t> word_ids(raw.begin(), raw.end());
     ids.insert(ids.end(), word_ids.begin(), word_ids.end());
-    if (cached && cache_.size() < kCacheEntries) cache_.emplace(key, std::move(word_ids));
+    if (cached && cache_.size() < kCacheEntries) cache_.emplace(word, std::move(word_ids));
   }
 
   sentencepiece::SentencePieceProcessor processor_;
   std::string model_;
   std::vector<uint32_t> byte_ids_;
   mutable std::mutex mutex_;
-  mutable std::unordered_map<std::string, std::vector<uint32_t>> cache_;
+  mutable std::unordered_map<std::string, std::vector<uint32_t>, WordHash, std::equal_to<>> cache_;
 };
 
 /// Feeds the trainer one sentence after another.

@@ -175,21 +175,18 @@ int show(Arguments arguments) {
 int baselines(Arguments arguments) {
   const auto file = take_value(arguments, "--json");
   const TokenStore store = TokenStore::open(only_argument(arguments, "token store"));
-  store.require_part(Part::kValidation);
   nlohmann::json json = {{"store", store.path()}, {"content_hash", store.content_hash()}};
   log_line("bits per byte of held-out text:");
   log_line(fmt::format("{:<12}{:>14}{:>14}{:>14}{:>14}{:>14}", "part", "text bytes", "token bigram", "byte bigram",
                        "xz alone", "xz primed"));
-  for (const Part part : {Part::kValidation, Part::kOther}) {
-    if (!store.has(part)) continue;
-    const Baselines result = measure_baselines(store, part);
-    log_line(fmt::format("{:<12}{:>14}{:>14.4f}{:>14.4f}{:>14.4f}{:>14.4f}", part_name(part), result.text_bytes,
+  for (const Baselines& result : measure_baselines(store)) {
+    log_line(fmt::format("{:<12}{:>14}{:>14.4f}{:>14.4f}{:>14.4f}{:>14.4f}", part_name(result.part), result.text_bytes,
                          result.token_bigram, result.byte_bigram, result.xz, result.xz_primed));
-    json[part_name(part)] = {{"text_bytes", result.text_bytes},
-                             {"token_bigram", result.token_bigram},
-                             {"byte_bigram", result.byte_bigram},
-                             {"xz", result.xz},
-                             {"xz_primed", result.xz_primed}};
+    json[part_name(result.part)] = {{"text_bytes", result.text_bytes},
+                                    {"token_bigram", result.token_bigram},
+                                    {"byte_bigram", result.byte_bigram},
+                                    {"xz", result.xz},
+                                    {"xz_primed", result.xz_primed}};
   }
   if (file.has_value()) publish_text(*file, json.dump(1) + "\n");
   return 0;
