@@ -7,14 +7,16 @@
 namespace heddle {
 
 std::vector<std::string> all_gather_text(Communicator& communicator, const std::string& text) {
-  int64_t longest = static_cast<int64_t>(text.size());
-  communicator.all_reduce_max(std::span<int64_t>(&longest, 1));
-  const size_t stride = static_cast<size_t>(longest) + 1;  // zero-terminated, padded to the longest
-  std::vector<char> mine(stride, '\0'), all(stride * static_cast<size_t>(communicator.size()));
+  const auto ranks = static_cast<size_t>(communicator.size());
+  const size_t length = text.size();
+  std::vector<size_t> lengths(ranks);
+  communicator.all_gather(&length, sizeof length, lengths.data());
+  const size_t stride = *std::max_element(lengths.begin(), lengths.end());
+  std::vector<char> mine(stride), all(stride * ranks);  // padded to the longest
   std::copy(text.begin(), text.end(), mine.begin());
   communicator.all_gather(mine.data(), stride, all.data());
   std::vector<std::string> texts;
-  for (size_t r = 0; r < static_cast<size_t>(communicator.size()); ++r) texts.emplace_back(all.data() + r * stride);
+  for (size_t r = 0; r < ranks; ++r) texts.emplace_back(all.data() + r * stride, lengths[r]);
   return texts;
 }
 

@@ -27,13 +27,13 @@ class Communicator {
   virtual void all_gather(const void* sent, size_t bytes, void* received) = 0;
 
   /// In place. Sums in rank order ((r0 + r1) + r2 ...), element by element: same bits on every rank and every run.
-  /// Each element is summed by the owner of its shard (contiguous shards of ceil(count / size) elements), so a reduction
-  /// to shards followed by a gather gives these very bits.
+  /// Each element is summed by the owner of its shard (contiguous shards of ceil(count / size) elements), so a
+  /// reduction to shards followed by a gather gives these very bits.
   virtual void all_reduce_sum(std::span<float> values) = 0;
   virtual void all_reduce_sum(std::span<double> values) = 0;
   virtual void all_reduce_sum(std::span<int64_t> values) = 0;
   virtual void all_reduce_max(std::span<int64_t> values) = 0;
-  virtual void all_reduce_max(std::span<double> values) = 0;
+  virtual void all_reduce_max(std::span<double> values) = 0;  ///< a NaN of any rank gives NaN on every rank
 
   /// One 64-bit number block per pair of ranks: sent [size() * per_rank], block r goes to rank r; received likewise,
   /// block r came from rank r.

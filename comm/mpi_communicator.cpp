@@ -1,7 +1,9 @@
 #include "comm/mpi_communicator.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <exception>
 
 #include "support/narrow.h"
 
@@ -9,6 +11,7 @@ namespace heddle {
 
 MpiCommunicator::MpiCommunicator(MPI_Comm comm, bool owned, int64_t chunk_bytes)
     : comm_(comm), owned_(owned), chunk_bytes_(chunk_bytes) {
+  require(chunk_bytes > 0 && std::in_range<int>(chunk_bytes), "chunks of {} bytes", chunk_bytes);
   MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
   MPI_Comm_rank(comm_, &rank_);
   MPI_Comm_size(comm_, &size_);
@@ -17,7 +20,8 @@ MpiCommunicator::MpiCommunicator(MPI_Comm comm, bool owned, int64_t chunk_bytes)
 MpiCommunicator::~MpiCommunicator() {
   int finalized = 0;
   MPI_Finalized(&finalized);
-  if (owned_ && finalized == 0) MPI_Comm_free(&comm_);
+  // Freeing is collective. While an error unwinds, the other ranks are elsewhere, and the job is about to end.
+  if (owned_ && finalized == 0 && std::uncaught_exceptions() == 0) MPI_Comm_free(&comm_);
 }
 
 void MpiCommunicator::check(int status, const char* operation) const {
@@ -25,10 +29,13 @@ void MpiCommunicator::check(int status, const char* operation) const {
   char text[MPI_MAX_ERROR_STRING];
   int length = 0;
   MPI_Error_string(status, text, &length);
-  fail("{} between {} ranks failed on rank {}: {}", operation, size_, rank_, std::string(text, static_cast<size_t>(length)));
+  fail("{} between {} ranks failed on rank {}: {}", operation, size_, rank_,
+       std::string(text, static_cast<size_t>(length)));
 }
 
-void MpiCommunicator::barrier() { check(MPI_Barrier(comm_), "barrier"); }
+void MpiCommunicator::barrier() {
+  check(MPI_Barrier(comm_), "barrier");
+}
 
 void MpiCommunicator::broadcast(void* data, size_t bytes, int root) {
   auto* next = static_cast<char*>(data);
@@ -88,11 +95,12 @@ void MpiCommunicator::ordered_sum(std::span<T> values, MPI_Datatype type) {
       traffic_.other_bytes += (theirs_count + mine_count) * static_cast<int64_t>(sizeof(T));
     }
     check(MPI_Waitall(narrow<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE), "sum over ranks");
-    std::copy_n(values.begin() + mine, mine_count, contributions.begin() + mine_count * rank_);
-    for (int64_t i = 0; i < mine_count; ++i) {
-      T sum = contributions[static_cast<size_t>(i)];
-      for (int r = 1; r < size_; ++r) sum += contributions[static_cast<size_t>(mine_count * r + i)];
-      values[static_cast<size_t>(mine + i)] = sum;
+    T* const sum = values.data() + mine;
+    std::copy_n(sum, mine_count, contributions.data() + mine_count * rank_);
+    std::copy_n(contributions.data(), mine_count, sum);
+    for (int r = 1; r < size_; ++r) {
+      const T* const theirs = contributions.data() + mine_count * r;
+      for (int64_t i = 0; i < mine_count; ++i) sum[i] += theirs[i];
     }
     requests.clear();
     for (int r = 0; r < size_; ++r) {
@@ -107,8 +115,12 @@ void MpiCommunicator::ordered_sum(std::span<T> values, MPI_Datatype type) {
   }
 }
 
-void MpiCommunicator::all_reduce_sum(std::span<float> values) { ordered_sum(values, MPI_FLOAT); }
-void MpiCommunicator::all_reduce_sum(std::span<double> values) { ordered_sum(values, MPI_DOUBLE); }
+void MpiCommunicator::all_reduce_sum(std::span<float> values) {
+  ordered_sum(values, MPI_FLOAT);
+}
+void MpiCommunicator::all_reduce_sum(std::span<double> values) {
+  ordered_sum(values, MPI_DOUBLE);
+}
 
 template <typename T>
 void MpiCommunicator::reduce(std::span<T> values, MPI_Datatype type, MPI_Op operation, const char* name) {
@@ -120,15 +132,28 @@ void MpiCommunicator::reduce(std::span<T> values, MPI_Datatype type, MPI_Op oper
   traffic_.other_bytes += static_cast<int64_t>(values.size_bytes()) * (size_ - 1);
 }
 
-void MpiCommunicator::all_reduce_sum(std::span<int64_t> values) { reduce(values, MPI_INT64_T, MPI_SUM, "sum of counts"); }
-void MpiCommunicator::all_reduce_max(std::span<int64_t> values) { reduce(values, MPI_INT64_T, MPI_MAX, "maximum"); }
-void MpiCommunicator::all_reduce_max(std::span<double> values) { reduce(values, MPI_DOUBLE, MPI_MAX, "maximum"); }
+void MpiCommunicator::all_reduce_sum(std::span<int64_t> values) {
+  reduce(values, MPI_INT64_T, MPI_SUM, "sum of counts");
+}
+void MpiCommunicator::all_reduce_max(std::span<int64_t> values) {
+  reduce(values, MPI_INT64_T, MPI_MAX, "maximum");
+}
+
+void MpiCommunicator::all_reduce_max(std::span<double> values) {
+  // MPI_MAX with a NaN depends on the order of comparisons, and the ranks may come to different results.
+  std::vector<double> all(values.size() * static_cast<size_t>(size_));
+  all_gather(values.data(), values.size_bytes(), all.data());
+  for (size_t i = 0; i < all.size(); ++i) {
+    double& largest = values[i % values.size()];
+    if (i < values.size() || std::isnan(all[i]) || all[i] > largest) largest = all[i];
+  }
+}
 
 void MpiCommunicator::exchange_counts(std::span<const int64_t> sent, int64_t per_rank, std::span<int64_t> received) {
   require(static_cast<int64_t>(sent.size()) == per_rank * size_ && received.size() == sent.size(),
           "exchange of {} counts for {} ranks", sent.size(), size_);
-  check(MPI_Alltoall(sent.data(), narrow<int>(per_rank), MPI_INT64_T, received.data(), narrow<int>(per_rank), MPI_INT64_T,
-                     comm_),
+  check(MPI_Alltoall(sent.data(), narrow<int>(per_rank), MPI_INT64_T, received.data(), narrow<int>(per_rank),
+                     MPI_INT64_T, comm_),
         "exchange of counts");
   traffic_.other_bytes += per_rank * 8 * (size_ - 1);
 }
@@ -151,7 +176,8 @@ void MpiCommunicator::exchange_rows(const void* sent, std::span<const int64_t> s
   for (int r = 0; r < size_; ++r) {
     if (r != rank_)
       for_each_chunk(receive_rows[r], [&](int64_t first, int64_t part) {
-        check(MPI_Irecv(to + first, narrow<int>(part), MPI_BYTE, r, kTag, comm_, &requests.emplace_back()), "exchange of rows");
+        check(MPI_Irecv(to + first, narrow<int>(part), MPI_BYTE, r, kTag, comm_, &requests.emplace_back()),
+              "exchange of rows");
       });
     to += receive_rows[r] * static_cast<int64_t>(row_bytes);
   }
@@ -164,7 +190,8 @@ void MpiCommunicator::exchange_rows(const void* sent, std::span<const int64_t> s
       if (bytes > 0) std::memcpy(to + own, from, static_cast<size_t>(bytes));
     } else {
       for_each_chunk(send_rows[r], [&](int64_t first, int64_t part) {
-        check(MPI_Isend(from + first, narrow<int>(part), MPI_BYTE, r, kTag, comm_, &requests.emplace_back()), "exchange of rows");
+        check(MPI_Isend(from + first, narrow<int>(part), MPI_BYTE, r, kTag, comm_, &requests.emplace_back()),
+              "exchange of rows");
       });
       traffic_.exchange_bytes += bytes;
     }

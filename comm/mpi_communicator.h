@@ -9,8 +9,9 @@ namespace heddle {
 
 class MpiCommunicator : public Communicator {
  public:
-  /// Takes over `comm` (freed on destruction if `owned`). No single MPI call moves more than chunk_bytes to one peer:
-  /// MPI counts are 32-bit, and scratch memory stays bounded.
+  /// Takes over `comm` (freed on destruction if `owned`). No single MPI call moves more than chunk_bytes to one peer
+  /// (at least one element): MPI counts are 32-bit, and scratch memory stays below chunk_bytes * size(). Same value on
+  /// every rank.
   MpiCommunicator(MPI_Comm comm, bool owned, int64_t chunk_bytes = int64_t{4} << 20);
   ~MpiCommunicator() override;
 
@@ -30,8 +31,10 @@ class MpiCommunicator : public Communicator {
   std::unique_ptr<Communicator> split(int colour) override;
   Traffic traffic() const override { return traffic_; }
 
- private:
+  /// Throws Error naming the operation and the ranks unless `status` is MPI_SUCCESS.
   void check(int status, const char* operation) const;
+
+ private:
   template <typename T>
   void ordered_sum(std::span<T> values, MPI_Datatype type);
   template <typename T>

@@ -6,18 +6,30 @@
 
 namespace heddle {
 
-void check_layout(int ranks, int expert_parallel, int64_t experts) {
+namespace {
+
+/// `experts` 0: the number is not known, only the ranks are held against it.
+void check_divisor(int ranks, int expert_parallel, int64_t experts) {
   if (expert_parallel > 0 && ranks % expert_parallel == 0 && experts % expert_parallel == 0) return;
   std::vector<int> valid;
   for (int n = 1; n <= ranks; ++n)
     if (ranks % n == 0 && experts % n == 0) valid.push_back(n);
-  throw UsageError(fmt::format("layout.expert_parallel = {} does not divide both {} ranks and {} experts", expert_parallel,
-                               ranks, experts),
-                   fmt::format("valid: {}", fmt::join(valid, ", ")));
+  const std::string whole =
+      experts > 0 ? fmt::format("{} experts and {} ranks", experts, ranks) : fmt::format("{} ranks", ranks);
+  throw UsageError(
+      fmt::format("expert_parallel {} does not divide {}; valid: {}", expert_parallel, whole, fmt::join(valid, ", ")),
+      "set layout.expert_parallel, or start another number of ranks");
+}
+
+}  // namespace
+
+void check_layout(int ranks, int expert_parallel, int64_t experts) {
+  if (experts < 1) throw UsageError(fmt::format("a layout needs at least one expert, not {}", experts));
+  check_divisor(ranks, expert_parallel, experts);
 }
 
 ProcessGroups::ProcessGroups(Communicator& world, int expert_parallel) : world_(world) {
-  check_layout(world.size(), expert_parallel, expert_parallel);
+  check_divisor(world.size(), expert_parallel, 0);
   expert_parallel_ = world.split(world.rank() / expert_parallel);
   expert_replicas_ = world.split(world.rank() % expert_parallel);
 }

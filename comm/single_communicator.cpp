@@ -39,6 +39,8 @@ class SingleCommunicator : public Communicator {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_single_communicator() { return std::make_unique<SingleCommunicator>(); }
+std::unique_ptr<Communicator> make_single_communicator() {
+  return std::make_unique<SingleCommunicator>();
+}
 
 }  // namespace heddle

@@ -15,7 +15,9 @@ void print(std::FILE* stream, const std::string& text) {
   std::fflush(stream);
 }
 
-std::string rank_text() { return g_size > 1 ? fmt::format("[rank {}] ", g_rank) : std::string(); }
+std::string rank_text() {
+  return g_size > 1 ? fmt::format("[rank {}] ", g_rank) : std::string();
+}
 }  // namespace
 
 void set_log_rank(int rank, int size) {
@@ -31,8 +33,12 @@ void log_warning(const std::string& text) {
   if (g_rank == 0) print(stderr, "warning: " + text);
 }
 
-void log_rank_warning(const std::string& text) { print(stderr, "warning: " + rank_text() + text); }
+void log_rank_warning(const std::string& text) {
+  print(stderr, "warning: " + rank_text() + text);
+}
 
-void log_error(const std::string& text) { print(stderr, "error: " + rank_text() + text); }
+void log_error(const std::string& text) {
+  print(stderr, "error: " + rank_text() + text);
+}
 
 }  // namespace heddle
