@@ -49,7 +49,9 @@ struct Runner {
 
   template <typename T>
   std::vector<T> read(const std::string& name, const h5::Extent& extent) const {
-    if (const h5::Extent found = file.extent(name); found != extent)
+    const h5::Extent found = file.extent(name);
+    const bool both_scalar = extent.empty() && h5::element_count(found) == 1;  // stored as [] or [1]
+    if (found != extent && !both_scalar)
       fail("'{}': {} has shape [{}], expected [{}] from config.json", file.path(), name, fmt::join(found, ", "),
            fmt::join(extent, ", "));
     return file.read<T>(name);
