@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <mutex>
-#include <regex>
 #include <unordered_map>
 
 #include "data/tokenizer.h"
@@ -201,17 +200,25 @@ std::vector<std::string> sample_sentences(std::span<const std::string_view> text
   return sentences;
 }
 
+/// The number that follows `mark` in the library's message; empty if there is none.
+std::string number_after(const std::string& message, std::string_view mark) {
+  const size_t found = message.find(mark);
+  if (found == std::string::npos) return {};
+  const size_t begin = found + mark.size();
+  const size_t end = std::min(message.find_first_not_of("0123456789", begin), message.size());
+  return message.substr(begin, end - begin);
+}
+
 [[noreturn]] void fail_training(const std::string& message, int64_t vocabulary_size) {
-  std::smatch match;
-  if (std::regex_search(message, match, std::regex("value <= ([0-9]+)")))
-    throw Error(fmt::format("the text is too small for a vocabulary of {}: it supports at most {}", vocabulary_size,
-                            match[1].str()),
-                fmt::format("use --data.vocabulary_size {} or less, or more text", match[1].str()));
-  if (std::regex_search(message, match, std::regex("required_chars\\. *[0-9]+ vs ([0-9]+)")))
+  if (const std::string most = number_after(message, "value <= "); !most.empty())
+    throw Error(
+        fmt::format("the text is too small for a vocabulary of {}: it supports at most {}", vocabulary_size, most),
+        fmt::format("use --data.vocabulary_size {} or less, or more text", most));
+  if (message.find("required_chars") != std::string::npos)
     throw Error(
         fmt::format("a vocabulary of {} is too small: the characters of the text, 256 bytes and 2 marks need {}",
-                    vocabulary_size, match[1].str()),
-        fmt::format("use --data.vocabulary_size {} or more, or --data.tokenizer bytes", match[1].str()));
+                    vocabulary_size, number_after(message, " vs ")),
+        fmt::format("use --data.vocabulary_size {} or more, or --data.tokenizer bytes", number_after(message, " vs ")));
   throw Error(fmt::format("SentencePiece could not train a vocabulary of {}: {}", vocabulary_size, message),
               "try --data.tokenizer bytes");
 }

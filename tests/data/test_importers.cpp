@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
+#include "data/documents.h"
 #include "data/importers/classics.h"
 #include "data/importers/gutenberg.h"
 #include "data/importers/r_lazy_load.h"
@@ -142,6 +143,37 @@ TEST(Classics, MissingPackagesAreNamed) {
   expect_error<Error>([&] { import_classics(folder.path(), folder.path("out")); },
                       "Debian package r-cran-janeaustenr 1.0.0-1");
   EXPECT_EQ(classic_books().size(), 11u);
+}
+
+TEST(Classics, HeldOutBooksStayOutOfTheTrainText) {
+  const TemporaryFolder folder;
+  std::string database;
+  for (const char* name : {"emma", "mansfield", "northanger", "persuasion", "pride", "sense"})
+    database += packed(r_strings({std::string("the words of ") + name}));
+  for (const ClassicBook& book : classic_books())
+    folder.write(std::string("root/") + book.file,
+                 book.r_object >= 0 ? database : std::string("the text of ") + book.source);
+  testing::internal::CaptureStderr();
+  const ClassicReport report = import_classics(folder.path("root"), folder.path("out"));
+  // Other texts than those of the manifest are announced, book by book.
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("Jane Austen, Emma: the text has hash"), std::string::npos);
+  ASSERT_EQ(report.books.size(), 11u);
+  EXPECT_FALSE(report.books[0].expected);
+
+  const DocumentSet train = read_documents({folder.path("out/train.jsonl")}, {});
+  EXPECT_EQ(train.documents.size(), 9u);
+  EXPECT_EQ(train.documents[0].text, "the words of emma");
+  EXPECT_EQ(train.documents[0].source, "Jane Austen, Emma, 1");
+  for (const Document& document : train.documents) {
+    EXPECT_EQ(document.text.find("persuasion"), std::string::npos);
+    EXPECT_EQ(document.text.find("Holmes"), std::string::npos);
+  }
+  const DocumentSet validation = read_documents({folder.path("out/validation.jsonl")}, {});
+  ASSERT_EQ(validation.documents.size(), 1u);
+  EXPECT_EQ(validation.documents[0].text, "the words of persuasion");
+  const DocumentSet other = read_documents({folder.path("out/other_author.jsonl")}, {});
+  ASSERT_EQ(other.documents.size(), 1u);
+  EXPECT_EQ(other.documents[0].text, "the text of Arthur Conan Doyle, Sherlock Holmes");
 }
 
 }  // namespace

@@ -124,6 +124,10 @@ TEST(SentencePieceTokenizer, WrongVocabularySizesNameTheLimits) {
     FAIL() << "a vocabulary of 270 was accepted";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("too small"), std::string::npos) << error.what();
+    const std::string hint = error.hint();
+    const int64_t smallest = std::stoll(hint.substr(hint.find("vocabulary_size ") + 16));
+    EXPECT_EQ(trained(smallest)->vocabulary_size(), smallest);
+    EXPECT_THROW(trained(smallest - 1), Error);
   }
 }
 
