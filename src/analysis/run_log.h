@@ -1,0 +1,81 @@
+// The log of a run: one HDF5 file that grows by a row per step and can be read while it is written (SWMR). Schema:
+// docs/run_log.md. One rank writes; readers take the smallest common number of rows.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/hdf5.h"
+
+namespace heddle {
+
+/// What does not change during a run.
+struct RunLogHeader {
+  std::string config;       ///< resolved configuration, INI
+  int64_t layers = 0, loops = 0, experts = 0, top_k = 0, segments = 0;
+  int64_t ranks = 0, expert_parallel = 0;
+  int64_t steps = 0;        ///< planned
+  int64_t warmup_steps = 0;
+  double flops_per_token = 0;
+};
+
+/// One global step; numbers are over all ranks and micro-batches.
+struct StepRecord {
+  int64_t step = 0;                     ///< from 1
+  double time = 0;                      ///< Unix seconds at the end of the step
+  double loss = 0;                      ///< nats per token of the last segment that ran
+  double learning_rate = 0;
+  double tokens = 0;                    ///< targets counted in the loss
+  double bytes = 0;                     ///< text bytes of these targets
+  double step_seconds = 0;
+  double exchange_bytes = 0;            ///< rows handed to other ranks in this step, all ranks
+  std::vector<double> segment_loss;     ///< [segments]; NaN for a segment that did not run
+  std::vector<double> gradient_norm;    ///< [segments], before clipping
+  std::vector<int64_t> skipped;         ///< [segments] 1: no update
+  std::vector<double> state_rms;        ///< [loops] before the loop-end norm
+  std::vector<int64_t> load;            ///< [loops, layers, experts] slots kept
+  std::vector<int64_t> dropped;         ///< [loops, layers]
+  std::vector<double> overlap;          ///< [loops - 1, layers]
+  std::vector<float> balance_bias;      ///< [layers, experts] after the step
+};
+
+struct ValidationRecord {
+  int64_t step = 0;
+  double loss = 0;            ///< nats per token, all loops
+  double bits_per_byte = 0;
+  int64_t targets = 0;
+};
+
+class RunLogWriter {
+ public:
+  /// A new log. Refuses when another living process writes it.
+  static RunLogWriter create(const std::string& path, const RunLogHeader& header);
+  /// Goes on with an existing log: keeps rows of steps up to last_step. The header's sizes must fit.
+  static RunLogWriter resume(const std::string& path, const RunLogHeader& header, int64_t last_step);
+  RunLogWriter(RunLogWriter&&) noexcept;
+  ~RunLogWriter();
+
+  void append(const StepRecord& record);
+  void append(const ValidationRecord& record);
+
+ private:
+  class Lock;
+  RunLogWriter(std::unique_ptr<Lock> lock, h5::File file, const RunLogHeader& header);
+  std::unique_ptr<Lock> lock_;
+  std::unique_ptr<h5::File> file_;
+  RunLogHeader header_;
+};
+
+/// A whole log in memory.
+struct RunLog {
+  RunLogHeader header;
+  std::vector<StepRecord> steps;
+  std::vector<ValidationRecord> validations;
+
+  /// Reads a log, also one that is being written or whose writer was killed.
+  static RunLog open(const std::string& path);
+};
+
+}  // namespace heddle

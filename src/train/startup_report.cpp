@@ -1,0 +1,108 @@
+#include "train/startup_report.h"
+
+#include <omp.h>
+#include <sched.h>
+
+#include "model/counting.h"
+#include "support/log.h"
+#include "support/narrow.h"
+#include "support/numbers.h"
+
+namespace heddle {
+
+namespace {
+
+int cores_allowed() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+}
+
+std::string rank_lines(Job& job) {
+  Communicator& world = job.world();
+  const int cores = cores_allowed(), threads = omp_get_max_threads();
+  if (cores > 0 && threads > cores)
+    log_rank_warning(fmt::format("{} threads may use {} core(s) only; start with launch/heddle-mpirun or mpirun --bind-to none",
+                                 threads, cores));
+  std::string text;
+  for (const std::string& line : all_gather_text(
+           world, fmt::format("  rank {:<4} host {}, local rank {} of {}, {} thread(s), {} core(s) allowed", world.rank(),
+                              job.host(), job.local_rank(), job.local_size(), threads, cores)))
+    text += line + "\n";
+  return text;
+}
+
+std::string share(int64_t part, int64_t total) {
+  return fmt::format("{:>14}  {:5.1f}%", part, 100.0 * static_cast<double>(part) / static_cast<double>(total));
+}
+
+std::string parameter_table(const ModelConfig& model, int expert_parallel) {
+  const ParameterCount count = count_parameters(model);
+  const int64_t total = count.total();
+  std::string text = fmt::format("parameters: {} in total, {} used by a token in one visit of every layer\n", total, count.active);
+  const auto row = [&](const char* name, int64_t part) { text += fmt::format("  {:<34} {}\n", name, share(part, total)); };
+  row("embedding", count.embedding);
+  row("attention", count.attention);
+  row(fmt::format("routers ({} loops)", model.loops).c_str(), count.routers);
+  row(fmt::format("routed experts ({}, {} per rank)", model.moe.experts, model.moe.experts / expert_parallel).c_str(),
+      count.routed_experts);
+  row(fmt::format("shared experts ({})", model.moe.shared_experts).c_str(), count.shared_experts);
+  row("norms", count.norms);
+  row("head", count.head);
+  return text;
+}
+
+std::string data_table(const TokenStore& store, const TrainConfig& config) {
+  std::string text = fmt::format("data: {} (vocabulary {}, {} tokenizer)\n", store.path(), store.vocabulary_size(),
+                                 store.tokenizer_kind());
+  for (const Part part : kAllParts) {
+    if (!store.has(part)) continue;
+    const double tokens = static_cast<double>(store.tokens(part));
+    text += fmt::format("  {:<12} {:>10} tokens  {:>6} documents  {:>10}  {:.2f} bytes per token\n", part_name(part),
+                        store.tokens(part), store.documents(part),
+                        human_bytes(static_cast<double>(store.text_bytes(part))),
+                        static_cast<double>(store.text_bytes(part)) / tokens);
+  }
+  const double wanted = static_cast<double>(config.steps * config.global_batch * config.sequence);
+  text += fmt::format("  training reads {} tokens: {:.2f} epochs\n", human_count(wanted),
+                      wanted / static_cast<double>(store.tokens(Part::kTrain)));
+  return text;
+}
+
+}  // namespace
+
+std::string memory_report(Communicator& world) {
+  const MemoryUse use = Allocator::host().use();
+  std::vector<int64_t> numbers(use.current.begin(), use.current.end());
+  numbers.insert(numbers.end(), use.peak.begin(), use.peak.end());
+  numbers.insert(numbers.end(), {use.total, use.total_peak, use.reserved});
+  world.all_reduce_max(std::span<int64_t>(numbers));
+  const auto bytes = [&](size_t i) { return human_bytes(static_cast<double>(numbers[i])); };
+  std::string text = "memory of tensors, largest rank:   now         peak\n";
+  constexpr auto kCount = static_cast<size_t>(kPurposes);
+  for (size_t p = 0; p < kCount; ++p)
+    text += fmt::format("  {:<24} {:>12} {:>12}\n", purpose_name(static_cast<Purpose>(p)), bytes(p), bytes(kCount + p));
+  text += fmt::format("  {:<24} {:>12} {:>12}   (held from the system: {})\n", "all", bytes(2 * kCount),
+                      bytes(2 * kCount + 1), bytes(2 * kCount + 2));
+  return text;
+}
+
+std::string startup_report(Job& job, const TrainConfig& config, const TokenStore& store, Loom& model,
+                           const std::string& device, double peak_flops) {
+  const int ranks = job.world().size();
+  std::string text = fmt::format("ranks: {}\n{}", ranks, rank_lines(job));
+  text += fmt::format("device: {}, {:.0f} GFLOP/s of matrix products measured over all ranks\n", device, peak_flops * 1e-9);
+  const int64_t per_step = div_up(config.global_batch, config.micro_batch * ranks);
+  text += fmt::format("layout: {} data ranks, expert parallel {}; {} sequences of {} tokens per step in {} micro-steps of up to {} per rank\n",
+                      ranks, config.expert_parallel, config.global_batch, config.sequence, per_step, config.micro_batch);
+  const auto segments = static_cast<int64_t>(segments_of(model.config().loops, config.step.segment_loops).size());
+  text += fmt::format("model: {} layers x {} loops, width {}, {} segment(s) with an update each, {} FLOPs per training token\n",
+                      model.config().layers, model.config().loops, model.config().hidden_size, segments,
+                      human_count(training_flops_per_token(model.config(), config.sequence, segments)));
+  text += parameter_table(model.config(), static_cast<int>(config.expert_parallel));
+  text += data_table(store, config);
+  text += memory_report(job.world());
+  return text;
+}
+
+}  // namespace heddle

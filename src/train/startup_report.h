@@ -1,0 +1,21 @@
+// What a run says before its first step: ranks, hosts, device, layout, parameters, data, memory.
+#pragma once
+
+#include <string>
+
+#include "comm/job.h"
+#include "data/token_store.h"
+#include "model/loom.h"
+#include "train/train_config.h"
+
+namespace heddle {
+
+/// The report, to be printed by rank 0. Collective (every rank contributes its line). Warns on ranks whose threads are
+/// bound to fewer cores than they use.
+std::string startup_report(Job& job, const TrainConfig& config, const TokenStore& store, Loom& model,
+                           const std::string& device, double peak_flops);
+
+/// Table of tensor memory by purpose, largest over ranks. Collective.
+std::string memory_report(Communicator& world);
+
+}  // namespace heddle

@@ -1,0 +1,344 @@
+#include "train/trainer.h"
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+
+#include "analysis/run_log.h"
+#include "data/prefetcher.h"
+#include "model/counting.h"
+#include "support/atomic_file.h"
+#include "support/log.h"
+#include "train/batches.h"
+#include "train/checkpoint.h"
+#include "train/device_peak.h"
+#include "train/progress.h"
+#include "train/startup_report.h"
+
+namespace heddle {
+
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// One run on one rank.
+class Run {
+ public:
+  Run(Job& job, const TrainConfig& config, const std::string& resolved, const Kernels& kernels)
+      : job_(job),
+        world_(job.world()),
+        config_(config),
+        resolved_(resolved),
+        store_(TokenStore::open(config.store)),
+        model_config_(complete(config.model)),
+        groups_(world_, static_cast<int>(config.expert_parallel)),
+        model_(model_config_, groups_, kernels),
+        optimizer_(config.optimizer, model_.parameters(), kernels),
+        step_(model_, optimizer_, config.step),
+        loader_(store_, {config.sequence, config.global_batch, static_cast<uint64_t>(config.seed), config.document_mask}),
+        rows_(micro_batch_rows(config.global_batch, config.micro_batch, world_.rank(), world_.size())),
+        bytes_of_(token_bytes(store_)) {
+    model_.parameters().allocate_gradients();
+    info_.config = resolved;
+    info_.tokenizer_kind = store_.tokenizer_kind();
+    info_.tokenizer_fingerprint = store_.tokenizer_fingerprint();
+    info_.tokenizer = store_.tokenizer_bytes();
+    info_.data_hash = store_.content_hash();
+  }
+
+  TrainOutcome go() {
+    prepare();
+    const double peak = measure_peak_flops(world_, model_.kernels());
+    log_line(startup_report(job_, config_, store_, model_, model_.kernels().name, peak));
+    peak_flops_ = peak;
+    Allocator::host().reset_peaks();
+    const int64_t last = config_.stop_after > 0 ? std::min(config_.stop_after, config_.steps) : config_.steps;
+    Prefetcher prefetch([this](int64_t step) { return fetch(step); }, done_);
+    while (done_ < last) {
+      one_step(prefetch.next());
+      if (config_.validation_interval > 0 && done_ % config_.validation_interval == 0 && done_ < last) validate();
+      if (config_.checkpoint_interval > 0 && done_ % config_.checkpoint_interval == 0 && done_ < last) save();
+    }
+    save();
+    validate(0);
+    log_line(memory_report(world_));
+    outcome_.steps_done = done_;
+    outcome_.tokens_per_second = session_seconds_ > 0 ? session_tokens_ / session_seconds_ : 0;
+    outcome_.peak_bytes = Allocator::host().use().total_peak;
+    world_.all_reduce_max(std::span<int64_t>(&outcome_.peak_bytes, 1));
+    return outcome_;
+  }
+
+ private:
+  ModelConfig complete(ModelConfig model) const {
+    if (model.vocabulary_size == 0) model.vocabulary_size = store_.vocabulary_size();
+    if (model.vocabulary_size < store_.vocabulary_size())
+      throw UsageError(fmt::format("model.vocabulary_size = {}, but the token store has {} ids", model.vocabulary_size,
+                                   store_.vocabulary_size()),
+                       "use 0 to take the store's, or a larger number to pad");
+    return model;
+  }
+
+  std::string folder(const char* name) const { return (fs::path(config_.directory) / name).string(); }
+  bool speaks() const { return world_.rank() == 0; }
+
+  /// Rank 0 decides about files; the others follow.
+  void prepare() {
+    std::string found, failure;
+    if (speaks()) {
+      try {
+        fs::create_directories(config_.directory);
+        found = find_checkpoint();
+      } catch (const std::exception& error) {
+        failure = error.what();
+      }
+    }
+    throw_if_any_failed(world_, failure, config_.resume ? "" : "use --run.resume true to go on with it, or another run.directory");
+    found = all_gather_text(world_, found)[0];
+    if (found.empty())
+      model_.initialise(static_cast<uint64_t>(config_.seed));
+    else
+      resume(found);
+    if (!speaks()) return;
+    publish_text(folder("config.ini"), resolved_);
+    const RunLogHeader header = log_header();
+    const std::string log = folder("log.h5");
+    log_.emplace(done_ > 0 && fs::exists(log) ? RunLogWriter::resume(log, header, done_)
+                                              : RunLogWriter::create(log, header));
+  }
+
+  std::string find_checkpoint() const {
+    std::vector<std::string> ignored;
+    const std::optional<std::string> newest = newest_checkpoint(folder("checkpoints"), &ignored);
+    if (!config_.resume && (newest || fs::exists(folder("log.h5"))))
+      fail("'{}' already holds a run", config_.directory);
+    for (const std::string& file : ignored) log_warning(fmt::format("ignoring '{}': it is not complete", file));
+    if (config_.resume && !newest) log_line("no complete checkpoint yet: starting from step 0");
+    return newest.value_or("");
+  }
+
+  void resume(const std::string& path) {
+    const CheckpointInfo info = read_checkpoint_info(path);
+    if (info.data_hash != store_.content_hash())
+      throw Error(fmt::format("'{}' was trained on other data than '{}' (content hash {} against {})", path, config_.store,
+                              info.data_hash, store_.content_hash()),
+                  "resume with the store of the run; a new run.directory starts afresh");
+    check_fixed_keys(path, info.config);
+    load_model(path, model_);
+    load_training_state(path, model_, optimizer_, step_.spike_guard());
+    done_ = info.step;
+    log_line(fmt::format("resuming from '{}' after step {}", path, done_));
+  }
+
+  /// Keys that decide which samples a step reads must stay; a changed schedule is announced.
+  void check_fixed_keys(const std::string& path, const std::string& text) const {
+    TrainConfig old;
+    Config keys;
+    old.declare(keys);
+    keys.parse_text(text, path);
+    const auto must_stay = [&](const char* key, int64_t before, int64_t now) {
+      if (before != now)
+        throw UsageError(fmt::format("{} was {} when '{}' was written and is {} now: the data position would shift", key, before, path, now),
+                         fmt::format("--{} {}", key, before));
+    };
+    must_stay("train.global_batch", old.global_batch, config_.global_batch);
+    must_stay("train.sequence_length", old.sequence, config_.sequence);
+    must_stay("train.seed", old.seed, config_.seed);
+    if (old.steps != config_.steps)
+      log_warning(fmt::format("train.steps was {} and is {} now: the learning-rate schedule changes its length", old.steps, config_.steps));
+  }
+
+  RunLogHeader log_header() const {
+    RunLogHeader h;
+    h.config = resolved_;
+    h.layers = model_config_.layers;
+    h.loops = model_config_.loops;
+    h.experts = model_config_.moe.experts;
+    h.top_k = model_config_.moe.top_k;
+    h.segments = static_cast<int64_t>(step_.segment_count());
+    h.ranks = world_.size();
+    h.expert_parallel = config_.expert_parallel;
+    h.steps = config_.steps;
+    h.warmup_steps = config_.schedule.warmup_steps();
+    h.flops_per_token = flops_per_token();
+    return h;
+  }
+
+  double flops_per_token() const {
+    return training_flops_per_token(model_config_, config_.sequence, static_cast<int64_t>(step_.segment_count()));
+  }
+
+  /// This rank's rows of a step, all micro-batches behind each other.
+  Batch fetch(int64_t step) const {
+    Batch all;
+    all.sequence_length = config_.sequence;
+    for (const RowRange range : rows_) {
+      const Batch part = loader_.fetch(step, range.first, range.count);
+      const auto append = [](auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); };
+      append(all.inputs, part.inputs);
+      append(all.targets, part.targets);
+      append(all.positions, part.positions);
+      append(all.document_start, part.document_start);
+      append(all.samples, part.samples);
+      all.rows += part.rows;
+    }
+    return all;
+  }
+
+  void one_step(const Batch& batch) {
+    const auto start = Clock::now();
+    const int64_t traffic_before = world_bytes();
+    std::vector<TokenBatch> micro_batches;
+    int64_t first = 0;
+    for (const RowRange range : rows_) {
+      micro_batches.push_back(token_batch(batch, {first, range.count}));
+      first += range.count;
+    }
+    const double rate = config_.learning_rate * config_.schedule.factor(done_ + 1);
+    const StepResult result = step_.run(micro_batches, rate);
+    ++done_;
+    double bytes[2] = {0, static_cast<double>(world_bytes() - traffic_before)};
+    for (const int32_t target : batch.targets)
+      if (target != data::kIgnoredTarget) bytes[0] += bytes_of_[static_cast<size_t>(target)];
+    world_.all_reduce_sum(std::span<double>(bytes));
+
+    StepRecord record;
+    record.step = done_;
+    record.time = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+    record.learning_rate = rate;
+    record.tokens = static_cast<double>(result.counted_targets);
+    record.bytes = bytes[0];
+    record.exchange_bytes = bytes[1];
+    record.segment_loss = result.segment_loss;
+    record.gradient_norm = result.gradient_norm;
+    record.skipped = result.skipped;
+    for (const double loss : result.segment_loss)
+      if (!std::isnan(loss)) record.loss = loss;
+    if (std::isnan(result.segment_loss[0])) record.loss = std::nan("");
+    const RoutingStatistics& statistics = step_.statistics();
+    record.state_rms = statistics.state_rms();
+    record.load = statistics.loads();
+    record.dropped = statistics.dropped();
+    record.overlap = statistics.overlap();
+    for (int64_t l = 0; l < model_config_.layers; ++l) {
+      const std::span<float> bias = model_.balance_bias(l).floats();
+      record.balance_bias.insert(record.balance_bias.end(), bias.begin(), bias.end());
+    }
+    record.step_seconds = seconds_since(start);
+    session_seconds_ += record.step_seconds;
+    session_tokens_ += record.tokens;
+    interval_seconds_ += record.step_seconds;
+    interval_tokens_ += record.tokens;
+    ++interval_steps_;
+    write_record(record);
+    watch_skips(record, batch);
+    if (done_ % config_.log_interval == 0 || done_ == config_.steps) print_progress(record);
+  }
+
+  int64_t world_bytes() { return groups_.expert_parallel().traffic().exchange_bytes; }
+
+  void write_record(const StepRecord& record) {
+    std::string failure;
+    if (log_) {
+      try {
+        log_->append(record);
+      } catch (const std::exception& error) {
+        failure = error.what();
+      }
+    }
+    throw_if_any_failed(world_, failure, "the last checkpoint is untouched");
+  }
+
+  void watch_skips(const StepRecord& record, const Batch& batch) {
+    const bool skipped = std::any_of(record.skipped.begin(), record.skipped.end(), [](int64_t s) { return s != 0; });
+    skips_in_row_ = skipped ? skips_in_row_ + 1 : 0;
+    if (!skipped) return;
+    log_warning(fmt::format("step {} was skipped: loss {}, gradient norm {}; rank 0 had samples {}", done_, record.loss,
+                            record.gradient_norm.back(), fmt::join(batch.samples, ", ")));
+    if (skips_in_row_ >= config_.skip_limit)
+      throw Error(fmt::format("{} steps in a row were skipped (run.skip_limit)", skips_in_row_),
+                  "lower optimizer.learning_rate, or resume from the last checkpoint; see docs/troubleshooting.md");
+  }
+
+  void print_progress(const StepRecord& record) {
+    Progress p;
+    p.step = done_;
+    p.steps = config_.steps;
+    p.seconds_per_step = interval_seconds_ / static_cast<double>(interval_steps_);
+    p.loss = record.loss;
+    p.bits_per_byte = bits_per_byte(record.loss * record.tokens, record.bytes);
+    p.gradient_norm = record.gradient_norm.back();
+    p.learning_rate = record.learning_rate;
+    p.tokens_per_second = interval_tokens_ / interval_seconds_;
+    p.utilisation = utilisation(flops_per_token(), p.tokens_per_second, peak_flops_);
+    p.largest_share = largest_expert_share(record.load, model_config_.moe.experts);
+    p.overlap = record.overlap.empty() ? -1 : mean_of(record.overlap);
+    log_line(progress_line(p));
+    interval_seconds_ = interval_tokens_ = 0;
+    interval_steps_ = 0;
+  }
+
+  void validate() { validate(config_.validation_samples); }
+  void validate(int64_t samples) {
+    if (!store_.has(Part::kValidation)) {
+      log_warning("the token store has no validation part: no validation");
+      return;
+    }
+    const auto start = Clock::now();
+    EvaluationOptions options;
+    options.sequence = config_.sequence;
+    options.micro_batch = config_.micro_batch;
+    options.samples = samples;
+    options.document_mask = config_.document_mask;
+    const EvaluationResult result = evaluate(model_, store_, Part::kValidation, options).front();
+    outcome_.validation_bits_per_byte = result.bits_per_byte;
+    if (log_) log_->append(ValidationRecord{done_, result.nats_per_token, result.bits_per_byte, result.targets});
+    log_line(fmt::format("validation after step {}: loss {:.4f}, {:.4f} bits per byte over {} tokens ({:.1f} s)", done_,
+                         result.nats_per_token, result.bits_per_byte, result.targets, seconds_since(start)));
+  }
+
+  void save() {
+    info_.step = done_;
+    outcome_.checkpoint = save_checkpoint(folder("checkpoints"), config_.keep_checkpoints, info_, model_, optimizer_,
+                                          step_.spike_guard());
+    log_line(fmt::format("saved {}", outcome_.checkpoint));
+  }
+
+  Job& job_;
+  Communicator& world_;
+  TrainConfig config_;
+  std::string resolved_;
+  TokenStore store_;
+  ModelConfig model_config_;
+  ProcessGroups groups_;
+  Loom model_;
+  Optimizer optimizer_;
+  TrainStep step_;
+  Loader loader_;
+  std::vector<RowRange> rows_;
+  std::vector<double> bytes_of_;
+  CheckpointInfo info_;
+  std::optional<RunLogWriter> log_;  ///< rank 0 only
+  TrainOutcome outcome_;
+  int64_t done_ = 0;
+  int64_t skips_in_row_ = 0;
+  double peak_flops_ = 0;
+  double session_seconds_ = 0, session_tokens_ = 0;
+  double interval_seconds_ = 0, interval_tokens_ = 0;
+  int64_t interval_steps_ = 0;
+};
+
+}  // namespace
+
+TrainOutcome train(Job& job, TrainConfig config, const std::string& resolved, const Kernels& kernels) {
+  config.validate();
+  check_layout(job.world().size(), static_cast<int>(config.expert_parallel), config.model.moe.experts);
+  Run run(job, config, resolved, kernels);
+  return run.go();
+}
+
+}  // namespace heddle
