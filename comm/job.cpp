@@ -87,7 +87,7 @@ Job::~Job() {
 void Job::abort(const std::string& message, int status) {
   if (mpi_) {
     // An error that all ranks share is printed once: the others let rank 0 speak, whose abort then ends them.
-    if (world_->rank() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    if (world_->rank() > 0) std::this_thread::sleep_for(std::chrono::seconds(1));
     log_error(fmt::format("on {}: {}", host_, message));
   } else {
     log_error(message);

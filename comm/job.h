@@ -38,7 +38,7 @@ class Job {
 
   /// Prints the message (with rank and host) and ends every rank of the job with the status; never returns. Callable
   /// from any rank at any time, without the others taking part. mpirun exits with the status too. Where rank 0 aborts
-  /// as well, within 0.3 s, only it prints.
+  /// as well, within a second, only it prints.
   [[noreturn]] void abort(const std::string& message, int status);
 
  private:

@@ -29,5 +29,6 @@ check "all ranks abort" 2 1 "no such configuration" "${two[@]}" abort-all
 check "an exception leaves the job" 1 1 "[rank 1] on $(hostname): an exception left the job" "${two[@]}" throw-one
 check "one rank alone" 2 1 "error: no such configuration" "$helper" abort-all
 check "one rank alone ends" 0 1 "ended with 1 ranks" "$helper" end
+check "one rank under mpirun" 2 1 "error: no such configuration" "$mpirun" -n 1 "$helper" abort-all
 check "mpirun of another MPI" 2 1 "the launcher says 4 processes (PMI_SIZE), MPI says 1" env PMI_SIZE=4 PMI_RANK=0 "$helper" end
 exit $((failures > 0))
