@@ -1,9 +1,10 @@
 // heddle verify CASE_DIR... : reference cases against this build.
-#include <cstdio>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "launch/program.h"
 #include "support/config.h"
+#include "support/error.h"
 #include "support/log.h"
 #include "train/reference_case.h"
 

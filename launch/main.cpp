@@ -5,6 +5,7 @@
 #include "launch/command_data.h"
 #include "launch/command_diagnose.h"
 #include "launch/program.h"
+#include "support/error.h"
 #include "support/log.h"
 
 namespace heddle {

@@ -12,7 +12,7 @@ using Json = nlohmann::json;
 template <typename T>
 T value_of(const Json& json, const char* key, const std::string& path) {
   const auto found = json.find(key);
-  if (found == json.end()) throw Error(fmt::format("'{}' lacks the key \"{}\"", path, key), "see tests/golden/README.md");
+  if (found == json.end()) throw Error(fmt::format("'{}' lacks the key \"{}\"", path, key), "see docs/reference_cases.md");
   try {
     return found->get<T>();
   } catch (const Json::exception&) {

@@ -1,4 +1,4 @@
-// Reference cases: numbers made with other code (tests/golden/README.md), and how far this build is from them.
+// Reference cases: numbers made with other code (docs/reference_cases.md), and how far this build is from them.
 // A case is a folder with config.json and case.h5. Under several ranks the rows of the batch are split over them, with
 // capacity over all ranks, and the comparison is made over all ranks: every rank gets the same report.
 #pragma once

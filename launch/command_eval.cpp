@@ -1,0 +1,71 @@
+// heddle eval: loss of a checkpoint at one or many loop counts.
+#include <nlohmann/json.hpp>
+
+#include "launch/loaded_model.h"
+#include "support/atomic_file.h"
+#include "support/log.h"
+#include "train/evaluation.h"
+
+namespace heddle {
+
+namespace {
+
+Part part_of(const std::string& name) {
+  for (const Part part : kAllParts)
+    if (name == part_name(part)) return part;
+  return Part::kValidation;
+}
+
+}  // namespace
+
+int run_eval_command(Job& job, const Arguments& arguments) {
+  std::string device = "auto", store_path, part = "validation", rule = "trained", json;
+  std::vector<int64_t> loops;
+  int64_t samples = 0, micro_batch = 0, expert_parallel = 1;
+  Config config;
+  config.add("device", device, {"auto", "cpu", "ref"}, "where to compute");
+  config.add("json", json, "file for the results as JSON");
+  config.add("layout.expert_parallel", expert_parallel, {1, 65536, false, false}, "ranks over which the experts are split");
+  config.add("eval.store", store_path, "token store; empty: the one the checkpoint was trained on");
+  config.add("eval.part", part, {"train", "validation", "other"}, "part of the store");
+  config.add("eval.loops", loops, {1, 4096, false, false}, "loop counts, comma separated; empty: the trained count");
+  config.add("eval.depth_rule", rule, {"trained", "rescaled"},
+             "constants of the trained loop count (fewer loops is early exit), or of the count that is run");
+  config.add("eval.samples", samples, {0, 1e12, false, false}, "sequences from the start of the part; 0: all");
+  config.add("eval.micro_batch", micro_batch, {0, 1e6, false, false}, "sequences per rank and pass; 0: as in training");
+  if (!arguments.empty() && arguments[0] == "--help") {
+    log_line("usage: heddle eval CHECKPOINT|RUN [--section.key VALUE]...\n\n" + config.help());
+    return static_cast<int>(ExitStatus::kOk);
+  }
+  const Arguments where = config.parse(arguments);
+  if (where.size() != 1) throw UsageError("eval takes one checkpoint or run folder", "heddle eval runs/quickstart");
+  LoadedModel loaded = open_model(job, where[0], static_cast<int>(expert_parallel), kernels_of_device(device));
+  const TokenStore store = TokenStore::open(store_path.empty() ? loaded.config.store : store_path);
+  if (store.tokenizer_fingerprint() != loaded.info.tokenizer_fingerprint)
+    throw Error(fmt::format("'{}' has another tokenizer ({}) than the checkpoint ({})", store.path(),
+                            store.tokenizer_fingerprint(), loaded.info.tokenizer_fingerprint),
+                "build the store with the checkpoint's tokenizer: heddle data build --data.tokenizer_from STORE");
+  EvaluationOptions options;
+  options.loops = loops;
+  options.rule = rule == "rescaled" ? DepthRule::kRescaled : DepthRule::kTrained;
+  options.sequence = loaded.config.sequence;
+  options.micro_batch = micro_batch > 0 ? micro_batch : loaded.config.micro_batch;
+  options.samples = samples;
+  options.document_mask = loaded.config.document_mask;
+  store.require_part(part_of(part));
+  const std::vector<EvaluationResult> results = evaluate(*loaded.model, store, part_of(part), options);
+  log_line(fmt::format("{} on the {} part of {} (trained with {} loops, depth rule {})", loaded.path, part, store.path(),
+                       loaded.config.model.loops, rule));
+  nlohmann::json rows = nlohmann::json::array();
+  for (const EvaluationResult& r : results) {
+    const bool beyond = r.loops > loaded.config.model.loops;
+    log_line(fmt::format("  {:>3} loops  loss {:.6f}  {:.6f} bits per byte  {} tokens{}", r.loops, r.nats_per_token,
+                         r.bits_per_byte, r.targets, beyond ? "  (beyond training: the last router serves)" : ""));
+    rows.push_back({{"loops", r.loops}, {"loss", r.nats_per_token}, {"bits_per_byte", r.bits_per_byte}, {"tokens", r.targets}});
+  }
+  if (!json.empty() && job.world().rank() == 0)
+    publish_text(json, nlohmann::json{{"checkpoint", loaded.path}, {"part", part}, {"depth_rule", rule}, {"results", rows}}.dump(2) + "\n");
+  return static_cast<int>(ExitStatus::kOk);
+}
+
+}  // namespace heddle

@@ -1,0 +1,50 @@
+// heddle generate: text from a checkpoint.
+#include "data/tokenizer.h"
+#include "launch/loaded_model.h"
+#include "support/log.h"
+#include "train/generation.h"
+
+namespace heddle {
+
+int run_generate_command(Job& job, const Arguments& arguments) {
+  std::string device = "auto", prompt;
+  GenerationOptions options;
+  int64_t seed = 1, expert_parallel = 1;
+  Config config;
+  config.add("device", device, {"auto", "cpu", "ref"}, "where to compute");
+  config.add("prompt", prompt, "text to go on from; empty: the start of a document");
+  config.add("loops", options.loops, {0, 4096, false, false}, "visits of the core; 0: the trained count");
+  config.add("tokens", options.tokens, {1, 1e6, false, false}, "new tokens at most");
+  config.add("temperature", options.temperature, {0, 100, false, false}, "0: always the likeliest token");
+  config.add("top_k", options.top_k, {0, 1e6, false, false}, "draw among so many likeliest tokens; 0: all");
+  config.add("seed", seed, {0, 9e15, false, false}, "seed of the draws");
+  config.add("layout.expert_parallel", expert_parallel, {1, 65536, false, false}, "ranks over which the experts are split");
+  if (!arguments.empty() && arguments[0] == "--help") {
+    log_line("usage: heddle generate CHECKPOINT|RUN [--prompt TEXT] [--key VALUE]...\n\n" + config.help());
+    return static_cast<int>(ExitStatus::kOk);
+  }
+  const Arguments where = config.parse(arguments);
+  if (where.size() != 1) throw UsageError("generate takes one checkpoint or run folder", "heddle generate runs/quickstart");
+  LoadedModel loaded = open_model(job, where[0], static_cast<int>(expert_parallel), kernels_of_device(device));
+  if (loaded.info.tokenizer.empty()) throw Error(fmt::format("'{}' holds no tokenizer", loaded.path));
+  const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(loaded.info.tokenizer, loaded.path);
+  options.seed = static_cast<uint64_t>(seed);
+  options.context = loaded.config.sequence;
+  options.stop_token = tokenizer->end_of_document();
+  std::vector<int64_t> ids;
+  for (const uint32_t id : tokenizer->encode(prompt)) ids.push_back(id);
+  if (ids.empty()) {
+    if (loaded.config.document_mask)
+      throw UsageError("an empty prompt: this model was trained with data.document_mask and never saw what follows an end mark",
+                       "give the first words: --prompt \"It was\"");
+    ids.push_back(options.stop_token);
+  }
+  const std::vector<int64_t> drawn = generate(*loaded.model, ids, options);
+  std::vector<uint32_t> text;
+  for (const int64_t id : drawn)
+    if (id < tokenizer->vocabulary_size()) text.push_back(static_cast<uint32_t>(id));
+  log_line(prompt + tokenizer->decode(text));
+  return static_cast<int>(ExitStatus::kOk);
+}
+
+}  // namespace heddle

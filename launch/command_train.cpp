@@ -1,0 +1,37 @@
+// heddle train: start a run, or go on with it.
+#include <nlohmann/json.hpp>
+
+#include "launch/program.h"
+#include "support/atomic_file.h"
+#include "support/log.h"
+#include "train/trainer.h"
+
+namespace heddle {
+
+int run_train_command(Job& job, const Arguments& arguments) {
+  TrainConfig settings;
+  std::string summary;
+  Config config;
+  settings.declare(config);
+  config.add("summary", summary, "file for a JSON summary of the session");
+  if (!arguments.empty() && arguments[0] == "--help") {
+    log_line("usage: heddle train --config FILE [--section.key VALUE]...\n\n" + config.help());
+    return static_cast<int>(ExitStatus::kOk);
+  }
+  if (const Arguments rest = config.parse(arguments); !rest.empty())
+    throw UsageError(fmt::format("train takes no argument '{}'", rest[0]), "flags are --section.key VALUE");
+  settings.validate();
+  const std::string resolved = config.resolved();
+  log_line("configuration:\n" + resolved);
+  const TrainOutcome outcome = train(job, settings, resolved, kernels_of_device(settings.device));
+  if (!summary.empty() && job.world().rank() == 0)
+    publish_text(summary, nlohmann::json{{"steps", outcome.steps_done},
+                                         {"validation_bits_per_byte", outcome.validation_bits_per_byte},
+                                         {"tokens_per_second", outcome.tokens_per_second},
+                                         {"peak_bytes", outcome.peak_bytes},
+                                         {"checkpoint", outcome.checkpoint}}
+                                  .dump(2) + "\n");
+  return static_cast<int>(ExitStatus::kOk);
+}
+
+}  // namespace heddle

@@ -1,0 +1,43 @@
+// A first reading of a run's log: what the loops and experts do, and what is wrong.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analysis/run_log.h"
+
+namespace heddle {
+
+enum class Severity { kNote, kWarning, kProblem };
+
+struct Finding {
+  Severity severity = Severity::kNote;
+  std::string what;      ///< with the numbers it rests on
+  std::string cause, fix;
+};
+
+/// Means over the last quarter of the steps, at most 100 of them, at least one.
+struct CellSummary {
+  int64_t loop = 0, layer = 0;   ///< from 0
+  double entropy = 0;            ///< normalised
+  double largest_share = 0;
+  int64_t dead = 0;              ///< experts without a slot in the whole window
+  double dropped_share = 0;      ///< of the wanted slots
+  double overlap = -1;           ///< with the next loop; -1: last loop
+  double chance = 0;             ///< overlap expected from the loads alone
+};
+
+struct Diagnosis {
+  std::string verdict;           ///< one line
+  Severity worst = Severity::kNote;
+  int64_t window = 0;            ///< steps summarised
+  double first_loss = 0, last_loss = 0, tokens_per_second = 0;
+  std::vector<CellSummary> cells;  ///< [loops * layers], loop-major
+  std::vector<double> state_rms;   ///< [loops]
+  std::vector<Finding> findings;
+};
+
+Diagnosis diagnose(const RunLog& log);
+std::string render(const RunLog& log, const Diagnosis& diagnosis);  ///< for the terminal
+
+}  // namespace heddle

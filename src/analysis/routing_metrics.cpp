@@ -1,0 +1,38 @@
+#include "analysis/routing_metrics.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace heddle {
+
+namespace {
+double sum_of(std::span<const double> load) { return std::accumulate(load.begin(), load.end(), 0.0); }
+}  // namespace
+
+double normalised_entropy(std::span<const double> load) {
+  const double total = sum_of(load);
+  if (total <= 0 || load.size() < 2) return 0;
+  double entropy = 0;
+  for (const double slots : load)
+    if (slots > 0) entropy -= slots / total * std::log(slots / total);
+  return entropy / std::log(static_cast<double>(load.size()));
+}
+
+double largest_share(std::span<const double> load) {
+  const double total = sum_of(load);
+  return total <= 0 ? 0 : *std::max_element(load.begin(), load.end()) / total;
+}
+
+int64_t dead_experts(std::span<const double> load) { return std::count(load.begin(), load.end(), 0.0); }
+
+double chance_overlap(std::span<const double> load_a, std::span<const double> load_b, int64_t k) {
+  const double total_a = sum_of(load_a), total_b = sum_of(load_b);
+  if (total_a <= 0 || total_b <= 0) return 0;
+  double overlap = 0;
+  for (size_t e = 0; e < load_a.size(); ++e)
+    overlap += static_cast<double>(k) * load_a[e] / total_a * load_b[e] / total_b;
+  return overlap;
+}
+
+}  // namespace heddle

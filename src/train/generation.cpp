@@ -1,0 +1,77 @@
+#include "train/generation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "support/random.h"
+
+namespace heddle {
+
+int64_t draw_token(const float* logits, int64_t vocabulary, double temperature, int64_t top_k, double uniform) {
+  std::vector<int64_t> order(static_cast<size_t>(vocabulary));
+  std::iota(order.begin(), order.end(), int64_t{0});
+  const size_t kept = temperature == 0 ? 1
+                                       : static_cast<size_t>(top_k > 0 ? std::min(top_k, vocabulary) : vocabulary);
+  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(),
+                    [&](int64_t a, int64_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
+  if (kept == 1) return order[0];
+  std::vector<double> weights(kept);
+  for (size_t i = 0; i < kept; ++i)
+    weights[i] = std::exp(static_cast<double>(logits[order[i]] - logits[order[0]]) / temperature);
+  double left = uniform * std::accumulate(weights.begin(), weights.end(), 0.0);
+  for (size_t i = 0; i < kept; ++i) {
+    left -= weights[i];
+    if (left < 0) return order[i];
+  }
+  return order[kept - 1];
+}
+
+namespace {
+
+/// Logits of the last position; rank 0 holds the row, the others take part with none.
+std::vector<float> last_logits(Loom& model, const std::vector<int64_t>& tokens, int64_t loops) {
+  const auto length = static_cast<int64_t>(tokens.size());
+  const bool holds = model.groups().world().rank() == 0;
+  TokenBatch batch{holds ? 1 : 0, length, {}, {}, {}, {}};
+  const int64_t n = batch.rows * length;
+  for (Tensor* t : {&batch.tokens, &batch.targets, &batch.position})
+    *t = Tensor::zeros({n}, Purpose::kActivations, DType::kInt32);
+  for (int64_t i = 0; i < n; ++i) {
+    batch.tokens.i32()[i] = static_cast<int32_t>(tokens[static_cast<size_t>(i)]);
+    batch.position.i32()[i] = static_cast<int32_t>(i);
+  }
+  Tape tape(model.kernels(), Tape::Mode::kForwardOnly);
+  Loom::Options options;
+  options.use_capacity = false;
+  const Variable embedding = model.embed(tape, batch, options);
+  LoopState state = Loom::start(embedding);
+  model.run_loops(tape, batch, embedding, 0, loops, options, state);
+  if (!holds) return {};
+  const Tensor logits = model.logits(state.state.value.rows(n - 1, 1));
+  return {logits.f32(), logits.f32() + logits.count()};
+}
+
+}  // namespace
+
+std::vector<int64_t> generate(Loom& model, std::vector<int64_t> text, const GenerationOptions& options) {
+  Communicator& world = model.groups().world();
+  const int64_t loops = options.loops > 0 ? options.loops : model.config().loops;
+  const size_t prompt = text.size();
+  require(prompt > 0, "generation from an empty prompt");
+  for (int64_t i = 0; i < options.tokens; ++i) {
+    const size_t first = text.size() - std::min(text.size(), static_cast<size_t>(options.context));
+    const std::vector<int64_t> window(text.begin() + static_cast<std::ptrdiff_t>(first), text.end());
+    const std::vector<float> logits = last_logits(model, window, loops);
+    int64_t next = 0;
+    if (!logits.empty())
+      next = draw_token(logits.data(), static_cast<int64_t>(logits.size()), options.temperature, options.top_k,
+                        random_uniform(options.seed, Draw::kSampling, 0, text.size()));
+    world.broadcast(&next, sizeof next, 0);
+    if (next == options.stop_token) break;
+    text.push_back(next);
+  }
+  return {text.begin() + static_cast<std::ptrdiff_t>(prompt), text.end()};
+}
+
+}  // namespace heddle
