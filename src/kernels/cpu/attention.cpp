@@ -1,6 +1,6 @@
 // Attention by tiles of query rows: one block of scores [tile, visible keys] at a time, products by oneDNN with the
-// tensors' own strides, so nothing is transposed or copied. A tile sees the keys from the smallest document start of its
-// rows up to its last row; entries that a row may not see are exactly zero.
+// tensors' own strides, so nothing is transposed or copied. A tile sees the keys from the smallest document start of
+// its rows up to its last row; entries that a row may not see are exactly zero.
 #include <omp.h>
 
 #include <algorithm>
@@ -15,13 +15,15 @@ namespace {
 
 constexpr int64_t kTile = 64;
 
-int64_t workspace_per_thread(const AttentionShape& s) { return 2 * kTile * s.sequence; }
+int64_t workspace_per_thread(const AttentionShape& s) {
+  return 2 * kTile * s.sequence;
+}
 
 /// One tile of queries of one head, and where its rows lie.
 struct Tile {
-  int64_t first, rows;      ///< queries
-  int64_t keys_first, keys; ///< visible keys
-  const int32_t* start;     ///< document starts of the batch row, or nullptr
+  int64_t first, rows;       ///< queries
+  int64_t keys_first, keys;  ///< visible keys
+  const int32_t* start;      ///< document starts of the batch row, or nullptr
 
   int64_t row_first(int64_t i) const { return (start == nullptr ? 0 : start[first + i]) - keys_first; }
   int64_t row_last(int64_t i) const { return first + i - keys_first; }  ///< inclusive
@@ -43,7 +45,9 @@ void exponentials(float* row, int64_t keys, int64_t first, int64_t last, float s
 
 }  // namespace
 
-int64_t attention_workspace(const AttentionShape& s) { return workspace_per_thread(s) * omp_get_max_threads(); }
+int64_t attention_workspace(const AttentionShape& s) {
+  return workspace_per_thread(s) * omp_get_max_threads();
+}
 
 void attention_forward(const AttentionShape& s, const float* q, const float* k, const float* v,
                        const int32_t* document_start, float* out, float* lse, float* workspace) {
@@ -61,8 +65,8 @@ void attention_forward(const AttentionShape& s, const float* q, const float* k, 
       float* const lse_head = lse + (b * s.query_heads + h) * s.sequence;
       for (int64_t first = 0; first < s.sequence; first += kTile) {
         const Tile t = make_tile(s, first, start);
-        matmul(Transpose::kNo, Transpose::kYes, t.rows, t.keys, s.head_dim, s.scale, q_head + first * q_stride, q_stride,
-               k_head + t.keys_first * kv_stride, kv_stride, 0, scores, t.keys);
+        matmul(Transpose::kNo, Transpose::kYes, t.rows, t.keys, s.head_dim, s.scale, q_head + first * q_stride,
+               q_stride, k_head + t.keys_first * kv_stride, kv_stride, 0, scores, t.keys);
         float inverse[kTile];
         for (int64_t i = 0; i < t.rows; ++i) {
           float* const row = scores + i * t.keys;
@@ -112,8 +116,8 @@ void attention_backward(const AttentionShape& s, const float* q, const float* k,
         for (int64_t first = 0; first < s.sequence; first += kTile) {
           const Tile t = make_tile(s, first, start);
           const int64_t q_tile = q_first + first * q_stride, kv_tile = kv_first + t.keys_first * kv_stride;
-          matmul(Transpose::kNo, Transpose::kYes, t.rows, t.keys, s.head_dim, s.scale, q + q_tile, q_stride, k + kv_tile,
-                 kv_stride, 0, p, t.keys);
+          matmul(Transpose::kNo, Transpose::kYes, t.rows, t.keys, s.head_dim, s.scale, q + q_tile, q_stride,
+                 k + kv_tile, kv_stride, 0, p, t.keys);
           matmul(Transpose::kNo, Transpose::kYes, t.rows, t.keys, s.head_dim, 1, dout + q_tile, q_stride, v + kv_tile,
                  kv_stride, 0, ds, t.keys);
           for (int64_t i = 0; i < t.rows; ++i) {

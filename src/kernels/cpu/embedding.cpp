@@ -6,7 +6,8 @@
 
 namespace heddle::cpu {
 
-void embedding_forward(int64_t rows, int64_t width, float scale, const int32_t* tokens, const float* table, float* out) {
+void embedding_forward(int64_t rows, int64_t width, float scale, const int32_t* tokens, const float* table,
+                       float* out) {
 #pragma omp parallel for schedule(static) if (rows * width > kParallelElements)
   for (int64_t r = 0; r < rows; ++r) {
     const float* const from = table + tokens[r] * width;

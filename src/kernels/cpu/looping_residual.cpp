@@ -45,17 +45,18 @@ void backward(int64_t count, const LoopingResidualCoefficients& c, const float* 
 void looping_residual_forward(int64_t count, const LoopingResidualCoefficients& c, const float* stream,
                               const float* branch, const float* n_local_in, const float* n_global_in,
                               float* n_local_out, float* n_global_out, float* stream_out) {
-  auto* const variant = n_local_in != nullptr ? (n_global_in != nullptr ? &forward<true, true> : &forward<true, false>)
-                                              : (n_global_in != nullptr ? &forward<false, true> : &forward<false, false>);
+  auto* const variant = n_local_in != nullptr
+                            ? (n_global_in != nullptr ? &forward<true, true> : &forward<true, false>)
+                            : (n_global_in != nullptr ? &forward<false, true> : &forward<false, false>);
   variant(count, c, stream, branch, n_local_in, n_global_in, n_local_out, n_global_out, stream_out);
 }
 
 void looping_residual_backward(int64_t count, const LoopingResidualCoefficients& c, const float* dstream_out,
                                const float* dn_local_out, const float* dn_global_out, float* dbranch,
                                float* dn_local_in, float* dn_global_in) {
-  auto* const variant =
-      dn_local_out != nullptr ? (dn_global_out != nullptr ? &backward<true, true> : &backward<true, false>)
-                              : (dn_global_out != nullptr ? &backward<false, true> : &backward<false, false>);
+  auto* const variant = dn_local_out != nullptr
+                            ? (dn_global_out != nullptr ? &backward<true, true> : &backward<true, false>)
+                            : (dn_global_out != nullptr ? &backward<false, true> : &backward<false, false>);
   variant(count, c, dstream_out, dn_local_out, dn_global_out, dbranch, dn_local_in, dn_global_in);
 }
 

@@ -38,5 +38,4 @@ CrossEntropy cross_entropy;
 AdamW adamw;
 Sgd sgd;
 
-
 }  // namespace heddle::cpu

@@ -85,8 +85,7 @@ void rmsnorm_backward(int64_t rows, int64_t width, const float* x, const float* 
       const float* const dy_row = dy + r * width;
       float* const out = dx.data + r * width;
       const float inverse = inverse_rms[r];
-      const float pull =
-          row_dot(width, gain, dy_row, x_row) * inverse * inverse * inverse / static_cast<float>(width);
+      const float pull = row_dot(width, gain, dy_row, x_row) * inverse * inverse * inverse / static_cast<float>(width);
       const float keep = dx.accumulate ? 1.0F : 0.0F;
       if (!dx.accumulate) std::fill_n(out, width, 0.0F);  // 0 * NaN of old memory must not appear
       if (gain == nullptr) {

@@ -1,6 +1,7 @@
 // Choice of experts: k rounds of selection per row (k is small), and mixing weights.
 #include <algorithm>
-#include <cmath>
+#include <bit>
+#include <limits>
 #include <vector>
 
 #include "kernels/cpu/operations.h"
@@ -12,19 +13,30 @@ namespace {
 
 constexpr float kSmallestSum = 1e-9F;
 
-/// Values of one row; NaN becomes -inf, and what was chosen becomes NaN, which no comparison picks.
-void choose_row(int64_t experts, int64_t k, const float* scores, const float* bias, float* values, int32_t* index) {
-  for (int64_t e = 0; e < experts; ++e) {
-    const float v = bias == nullptr ? scores[e] : scores[e] + bias[e];
-    values[e] = std::isnan(v) ? -INFINITY : v;
+/// Integers that sort like the selection values; below them come NaN, then what was chosen already.
+constexpr int32_t kChosenKey = std::numeric_limits<int32_t>::min(), kNanKey = kChosenKey + 1;
+
+int32_t sort_key(float value) {
+  const auto bits = std::bit_cast<int32_t>(value + 0.0F);  // -0 becomes +0
+  const int32_t key = bits < 0 ? bits ^ std::numeric_limits<int32_t>::max() : bits;
+  return value == value ? key : kNanKey;
+}
+
+void choose_row(int64_t experts, int64_t k, const float* scores, const float* bias, int32_t* keys, int32_t* index) {
+  if (bias == nullptr) {
+#pragma omp simd
+    for (int64_t e = 0; e < experts; ++e) keys[e] = sort_key(scores[e]);
+  } else {
+#pragma omp simd
+    for (int64_t e = 0; e < experts; ++e) keys[e] = sort_key(scores[e] + bias[e]);
   }
   for (int64_t j = 0; j < k; ++j) {
-    int64_t best = 0;
-    while (std::isnan(values[best])) ++best;
-    for (int64_t e = best + 1; e < experts; ++e)
-      if (values[e] > values[best]) best = e;  // a tie stays with the lower index
+    int32_t largest = kChosenKey;
+#pragma omp simd reduction(max : largest)
+    for (int64_t e = 0; e < experts; ++e) largest = std::max(largest, keys[e]);
+    const auto best = std::find(keys, keys + experts, largest) - keys;  // a tie goes to the lower index
     index[j] = static_cast<int32_t>(best);
-    values[best] = NAN;
+    keys[best] = kChosenKey;
   }
 }
 
@@ -33,9 +45,9 @@ void choose_row(int64_t experts, int64_t k, const float* scores, const float* bi
 void top_k(int64_t rows, int64_t experts, int64_t k, const float* scores, const float* bias, int32_t* index) {
 #pragma omp parallel if (rows * experts > kParallelElements)
   {
-    std::vector<float> values(static_cast<size_t>(experts));
+    std::vector<int32_t> keys(static_cast<size_t>(experts));
 #pragma omp for schedule(static)
-    for (int64_t r = 0; r < rows; ++r) choose_row(experts, k, scores + r * experts, bias, values.data(), index + r * k);
+    for (int64_t r = 0; r < rows; ++r) choose_row(experts, k, scores + r * experts, bias, keys.data(), index + r * k);
   }
 }
 

@@ -33,6 +33,8 @@ inline float vector_exp(float x) {
   return p * first * second;
 }
 
-inline float vector_sigmoid(float x) { return 1.0F / (1.0F + vector_exp(-x)); }
+inline float vector_sigmoid(float x) {
+  return 1.0F / (1.0F + vector_exp(-x));
+}
 
 }  // namespace heddle::cpu

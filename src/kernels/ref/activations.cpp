@@ -6,7 +6,9 @@
 namespace heddle::ref {
 
 namespace {
-double logistic(float x) { return 1 / (1 + std::exp(-static_cast<double>(x))); }
+double logistic(float x) {
+  return 1 / (1 + std::exp(-static_cast<double>(x)));
+}
 }  // namespace
 
 void swiglu_forward(int64_t count, const float* gate, const float* up, float* y) {

@@ -34,7 +34,9 @@ void for_each_query(const AttentionShape& s, Visit visit) {
 
 }  // namespace
 
-int64_t attention_workspace(const AttentionShape& shape) { return shape.sequence; }
+int64_t attention_workspace(const AttentionShape& shape) {
+  return shape.sequence;
+}
 
 void attention_forward(const AttentionShape& s, const float* q, const float* k, const float* v,
                        const int32_t* document_start, float* out, float* lse, float* workspace) {

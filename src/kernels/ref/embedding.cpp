@@ -5,7 +5,8 @@
 
 namespace heddle::ref {
 
-void embedding_forward(int64_t rows, int64_t width, float scale, const int32_t* tokens, const float* table, float* out) {
+void embedding_forward(int64_t rows, int64_t width, float scale, const int32_t* tokens, const float* table,
+                       float* out) {
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t d = 0; d < width; ++d) out[r * width + d] = scale * table[tokens[r] * width + d];
 }

@@ -15,14 +15,11 @@ constexpr double kSmallestSum = 1e-9;
 void top_k(int64_t rows, int64_t experts, int64_t k, const float* scores, const float* bias, int32_t* index) {
   std::vector<int32_t> order(static_cast<size_t>(experts));
   for (int64_t r = 0; r < rows; ++r) {
-    const auto value = [&](int32_t e) {
-      const float v = scores[r * experts + e] + (bias == nullptr ? 0.0F : bias[e]);
-      return std::isnan(v) ? -INFINITY : v;
-    };
+    const auto value = [&](int32_t e) { return scores[r * experts + e] + (bias == nullptr ? 0.0F : bias[e]); };
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-      if (value(a) != value(b)) return value(a) > value(b);
-      return std::isnan(scores[r * experts + a]) < std::isnan(scores[r * experts + b]);
+      if (std::isnan(value(a)) || std::isnan(value(b))) return !std::isnan(value(a)) && std::isnan(value(b));
+      return value(a) > value(b);
     });
     std::copy_n(order.begin(), k, index + r * k);
   }

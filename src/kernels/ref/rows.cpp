@@ -14,7 +14,8 @@ void sum_slots(int64_t rows, int64_t width, const int64_t* row_begin, const int6
     for (int64_t d = 0; d < width; ++d) {
       double sum = accumulate ? static_cast<double>(out[r * width + d]) : 0;
       for (int64_t e = row_begin[r]; e < row_begin[r + 1]; ++e)
-        sum += (weight == nullptr ? 1.0 : static_cast<double>(weight[slot[e]])) * static_cast<double>(y[slot[e] * width + d]);
+        sum += (weight == nullptr ? 1.0 : static_cast<double>(weight[slot[e]])) *
+               static_cast<double>(y[slot[e] * width + d]);
       out[r * width + d] = static_cast<float>(sum);
     }
   }
