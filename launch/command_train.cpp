@@ -10,10 +10,8 @@ namespace heddle {
 
 int run_train_command(Job& job, const Arguments& arguments) {
   TrainConfig settings;
-  std::string summary;
   Config config;
   settings.declare(config);
-  config.add("summary", summary, "file for a JSON summary of the session");
   if (!arguments.empty() && arguments[0] == "--help") {
     log_line("usage: heddle train --config FILE [--section.key VALUE]...\n\n" + config.help());
     return static_cast<int>(ExitStatus::kOk);
@@ -24,8 +22,8 @@ int run_train_command(Job& job, const Arguments& arguments) {
   const std::string resolved = config.resolved();
   log_line("configuration:\n" + resolved);
   const TrainOutcome outcome = train(job, settings, resolved, kernels_of_device(settings.device));
-  if (!summary.empty() && job.world().rank() == 0)
-    publish_text(summary, nlohmann::json{{"steps", outcome.steps_done},
+  if (!settings.summary.empty() && job.world().rank() == 0)
+    publish_text(settings.summary, nlohmann::json{{"steps", outcome.steps_done},
                                          {"validation_bits_per_byte", outcome.validation_bits_per_byte},
                                          {"tokens_per_second", outcome.tokens_per_second},
                                          {"peak_bytes", outcome.peak_bytes},

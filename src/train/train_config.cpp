@@ -14,6 +14,7 @@ void TrainConfig::declare(Config& c) {
   c.add("run.validation_samples", validation_samples, interval, "sequences of a validation during training; 0: all");
   c.add("run.stop_after", stop_after, interval, "stop with a checkpoint after this step; 0: train.steps");
   c.add("run.skip_limit", skip_limit, count, "skipped steps in a row that end the run");
+  c.add("run.summary", summary, "file for a JSON summary of the session; empty: none");
   c.add("data.store", store, "token store made by heddle data build");
   c.add("data.document_mask", document_mask, "tokens see their own document only, positions restart there");
   model.declare(c);

@@ -31,6 +31,7 @@ struct TrainConfig {
   int64_t validation_interval = 0;   ///< steps; 0: only at the end
   int64_t validation_samples = 0;    ///< sequences of a validation during training; 0: all
   int64_t stop_after = 0;            ///< stop (with a checkpoint) after this step; 0: train.steps
+  std::string summary;               ///< file for a JSON summary of the session; empty: none
   int64_t skip_limit = 10;           ///< skipped steps in a row that end the run
 
   void declare(Config& config);
