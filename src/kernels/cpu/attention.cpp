@@ -35,12 +35,17 @@ Tile make_tile(const AttentionShape& s, int64_t first, const int32_t* start) {
   return {first, rows, keys_first, first + rows - keys_first, start};
 }
 
-/// Turns scores into exp(score - shift) where visible and 0 elsewhere.
-void exponentials(float* row, int64_t keys, int64_t first, int64_t last, float shift) {
+/// Turns scores into exp(score - shift) where visible and 0 elsewhere; returns their sum.
+float exponentials(float* row, int64_t keys, int64_t first, int64_t last, float shift) {
   std::fill(row, row + first, 0.0F);
   std::fill(row + last + 1, row + keys, 0.0F);
-#pragma omp simd
-  for (int64_t j = first; j <= last; ++j) row[j] = vector_exp(row[j] - shift);
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t j = first; j <= last; ++j) {
+    row[j] = vector_exp(row[j] - shift);
+    sum += row[j];
+  }
+  return sum;
 }
 
 }  // namespace
@@ -71,13 +76,8 @@ void attention_forward(const AttentionShape& s, const float* q, const float* k, 
         for (int64_t i = 0; i < t.rows; ++i) {
           float* const row = scores + i * t.keys;
           const int64_t from = t.row_first(i), to = t.row_last(i);
-          float largest = row[from];
-#pragma omp simd reduction(max : largest)
-          for (int64_t j = from; j <= to; ++j) largest = std::max(largest, row[j]);
-          exponentials(row, t.keys, from, to, largest);
-          float total = 0;
-#pragma omp simd reduction(+ : total)
-          for (int64_t j = from; j <= to; ++j) total += row[j];
+          const float largest = vector_max(to - from + 1, row + from);
+          const float total = exponentials(row, t.keys, from, to, largest);
           inverse[i] = 1.0F / total;
           lse_head[first + i] = largest + std::log(total);
         }

@@ -19,9 +19,7 @@ void cross_entropy(int64_t rows, int64_t vocabulary, const int32_t* targets, flo
       continue;
     }
     const double target_logit = static_cast<double>(z[targets[r]]);
-    float largest = z[0];
-#pragma omp simd reduction(max : largest)
-    for (int64_t v = 0; v < vocabulary; ++v) largest = std::max(largest, z[v]);
+    const float largest = vector_max(vocabulary, z);
     // Sums over stretches in double: float alone loses digits at a vocabulary of 50,000.
     double total = 0;
     for (int64_t first = 0; first < vocabulary; first += kStretch) {

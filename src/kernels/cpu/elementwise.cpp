@@ -8,13 +8,17 @@
 namespace heddle::cpu {
 
 void linear_combination(int64_t count, float alpha, const float* x, float beta, const float* y, float* out) {
-#pragma omp parallel for simd schedule(static) if (count > kParallelElements)
-  for (int64_t i = 0; i < count; ++i) out[i] = alpha * x[i] + beta * y[i];
+  for_each_stretch(count, [=](int64_t begin, int64_t end) {
+#pragma omp simd
+    for (int64_t i = begin; i < end; ++i) out[i] = alpha * x[i] + beta * y[i];
+  });
 }
 
 void scale(int64_t count, float alpha, const float* x, float* out) {
-#pragma omp parallel for simd schedule(static) if (count > kParallelElements)
-  for (int64_t i = 0; i < count; ++i) out[i] = alpha * x[i];
+  for_each_stretch(count, [=](int64_t begin, int64_t end) {
+#pragma omp simd
+    for (int64_t i = begin; i < end; ++i) out[i] = alpha * x[i];
+  });
 }
 
 double sum_of_squares(int64_t count, const float* x) {

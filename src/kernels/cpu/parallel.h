@@ -1,6 +1,7 @@
 // When a loop is worth a team of threads, and stretches of it that do not depend on how many there are.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace heddle::cpu {
@@ -9,5 +10,13 @@ namespace heddle::cpu {
 inline constexpr int64_t kParallelElements = 32768;
 /// Elements of one stretch of an element-wise loop: fits in the first cache, the same at any thread count.
 inline constexpr int64_t kStretch = 4096;
+
+/// Calls body(first, last) for the stretches of [0, count), on several threads when it pays. What an element's vector
+/// neighbours are, and so its bits, does not depend on the thread count.
+template <typename Body>
+void for_each_stretch(int64_t count, Body body) {
+#pragma omp parallel for schedule(static) if (count > kParallelElements)
+  for (int64_t first = 0; first < count; first += kStretch) body(first, std::min(first + kStretch, count));
+}
 
 }  // namespace heddle::cpu

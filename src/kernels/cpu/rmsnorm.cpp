@@ -30,6 +30,25 @@ float row_dot(int64_t width, const float* gain, const float* dy, const float* x)
   return sum;
 }
 
+/// out = gain * dy * inverse - x * pull, or adds that.
+template <bool kAccumulate>
+void input_gradient(int64_t width, const float* x, const float* gain, const float* dy, float inverse, float pull,
+                    float* out) {
+  if (gain == nullptr) {
+#pragma omp simd
+    for (int64_t d = 0; d < width; ++d) {
+      const float value = dy[d] * inverse - x[d] * pull;
+      out[d] = kAccumulate ? out[d] + value : value;
+    }
+  } else {
+#pragma omp simd
+    for (int64_t d = 0; d < width; ++d) {
+      const float value = gain[d] * dy[d] * inverse - x[d] * pull;
+      out[d] = kAccumulate ? out[d] + value : value;
+    }
+  }
+}
+
 /// Rows are added in blocks of a fixed size, columns in stripes: the order does not depend on threads.
 void gain_gradient(int64_t rows, int64_t width, const float* x, const float* inverse_rms, const float* dy,
                    GradientOut dgain) {
@@ -83,17 +102,13 @@ void rmsnorm_backward(int64_t rows, int64_t width, const float* x, const float* 
     for (int64_t r = 0; r < rows; ++r) {
       const float* const x_row = x + r * width;
       const float* const dy_row = dy + r * width;
-      float* const out = dx.data + r * width;
       const float inverse = inverse_rms[r];
       const float pull = row_dot(width, gain, dy_row, x_row) * inverse * inverse * inverse / static_cast<float>(width);
-      const float keep = dx.accumulate ? 1.0F : 0.0F;
-      if (!dx.accumulate) std::fill_n(out, width, 0.0F);  // 0 * NaN of old memory must not appear
-      if (gain == nullptr) {
-#pragma omp simd
-        for (int64_t d = 0; d < width; ++d) out[d] = keep * out[d] + dy_row[d] * inverse - x_row[d] * pull;
+      float* const out = dx.data + r * width;
+      if (dx.accumulate) {
+        input_gradient<true>(width, x_row, gain, dy_row, inverse, pull, out);
       } else {
-#pragma omp simd
-        for (int64_t d = 0; d < width; ++d) out[d] = keep * out[d] + gain[d] * dy_row[d] * inverse - x_row[d] * pull;
+        input_gradient<false>(width, x_row, gain, dy_row, inverse, pull, out);
       }
     }
   }

@@ -1,41 +1,44 @@
 // Choice of experts: k rounds of selection per row (k is small), and mixing weights.
 #include <algorithm>
-#include <bit>
 #include <limits>
 #include <vector>
 
 #include "kernels/cpu/operations.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/vector_math.h"
+#include "support/narrow.h"
 
 namespace heddle::cpu {
 
 namespace {
 
 constexpr float kSmallestSum = 1e-9F;
+constexpr int64_t kVector = 16;  // numbers in one vector register
 
 /// Integers that sort like the selection values; below them come NaN, then what was chosen already.
 constexpr int32_t kChosenKey = std::numeric_limits<int32_t>::min(), kNanKey = kChosenKey + 1;
 
-int32_t sort_key(float value) {
-  const auto bits = std::bit_cast<int32_t>(value + 0.0F);  // -0 becomes +0
-  const int32_t key = bits < 0 ? bits ^ std::numeric_limits<int32_t>::max() : bits;
-  return value == value ? key : kNanKey;
-}
+int32_t selection_key(float value) {
+  return value == value ? sort_key(value + 0.0F) : kNanKey;
+}  // -0 becomes +0
 
-void choose_row(int64_t experts, int64_t k, const float* scores, const float* bias, int32_t* keys, int32_t* index) {
-  if (bias == nullptr) {
+/// keys has room for `count` rounded up to whole vectors; its tail is never chosen.
+void choose_row(int32_t count, int64_t k, const float* scores, const float* bias, std::vector<int32_t>& keys,
+                int32_t* index) {
 #pragma omp simd
-    for (int64_t e = 0; e < experts; ++e) keys[e] = sort_key(scores[e]);
-  } else {
-#pragma omp simd
-    for (int64_t e = 0; e < experts; ++e) keys[e] = sort_key(scores[e] + bias[e]);
-  }
+  for (int32_t e = 0; e < count; ++e) keys[e] = selection_key(bias == nullptr ? scores[e] : scores[e] + bias[e]);
+  const auto padded = static_cast<int32_t>(keys.size());
   for (int64_t j = 0; j < k; ++j) {
     int32_t largest = kChosenKey;
 #pragma omp simd reduction(max : largest)
-    for (int64_t e = 0; e < experts; ++e) largest = std::max(largest, keys[e]);
-    const auto best = std::find(keys, keys + experts, largest) - keys;  // a tie goes to the lower index
-    index[j] = static_cast<int32_t>(best);
+    for (int32_t e = 0; e < padded; ++e) largest = keys[e] > largest ? keys[e] : largest;
+    int32_t best = padded;  // a tie goes to the lower index
+#pragma omp simd reduction(min : best)
+    for (int32_t e = 0; e < padded; ++e) {
+      const int32_t candidate = keys[e] == largest ? e : padded;
+      best = candidate < best ? candidate : best;
+    }
+    index[j] = best;
     keys[best] = kChosenKey;
   }
 }
@@ -43,11 +46,12 @@ void choose_row(int64_t experts, int64_t k, const float* scores, const float* bi
 }  // namespace
 
 void top_k(int64_t rows, int64_t experts, int64_t k, const float* scores, const float* bias, int32_t* index) {
+  const auto count = narrow<int32_t>(experts);
 #pragma omp parallel if (rows * experts > kParallelElements)
   {
-    std::vector<int32_t> keys(static_cast<size_t>(experts));
+    std::vector<int32_t> keys(static_cast<size_t>(div_up(experts, kVector) * kVector), kChosenKey);
 #pragma omp for schedule(static)
-    for (int64_t r = 0; r < rows; ++r) choose_row(experts, k, scores + r * experts, bias, keys.data(), index + r * k);
+    for (int64_t r = 0; r < rows; ++r) choose_row(count, k, scores + r * experts, bias, keys, index + r * k);
   }
 }
 
