@@ -22,7 +22,7 @@ nlohmann::json to_json(const Diagnosis& d) {
   for (const CellSummary& c : d.cells)
     cells.push_back({{"loop", c.loop + 1}, {"layer", c.layer}, {"entropy", c.entropy}, {"largest_share", c.largest_share},
                      {"dead", c.dead}, {"dropped_share", c.dropped_share},
-                     {"overlap", c.overlap < 0 ? nlohmann::json(nullptr) : number(c.overlap)}, {"chance", c.chance}});
+                     {"overlap", c.overlap < 0 ? nlohmann::json(nullptr) : number(c.overlap)}, {"chance", c.chance}, {"block_rms", number(c.block_rms)}});
   for (const Finding& f : d.findings)
     findings.push_back({{"severity", kNames[static_cast<int>(f.severity)]}, {"what", f.what}, {"cause", f.cause}, {"fix", f.fix}});
   for (const double value : d.state_rms) rms.push_back(number(value));

@@ -14,7 +14,7 @@ namespace {
 constexpr double kCollapsedEntropy = 0.5;   // half of the information that a uniform choice carries
 constexpr double kOverloadedShare = 0.5;    // one expert takes every second slot
 constexpr double kSameChoice = 0.95;        // loops that agree on 19 of 20 slots do the work of one
-constexpr double kStateGrowth = 4.0;        // RMS of the last loop over the first; every scheme here keeps it near 1
+constexpr double kStateGrowth = 4.0;        // stream RMS of a later visit of a layer over its first; scaled residuals keep it near 1
 constexpr double kEarlyShare = 0.1;         // routers of all loops start as copies; overlap means little before this
 constexpr double kManySkips = 0.01;         // share of steps without an update
 
@@ -40,6 +40,7 @@ std::vector<CellSummary> summarise(const RunLog& log, size_t first) {
       double kept = 0, dropped = 0;
       for (const double slots : load) kept += slots;
       for (size_t i = first; i < log.steps.size(); ++i) dropped += static_cast<double>(log.steps[i].dropped[static_cast<size_t>(cell)]);
+      for (size_t i = first; i < log.steps.size(); ++i) c.block_rms += log.steps[i].block_rms[static_cast<size_t>(cell)] / steps;
       c.dropped_share = kept + dropped > 0 ? dropped / (kept + dropped) : 0;
       if (loop + 1 < h.loops) {
         c.overlap = 0;
@@ -106,12 +107,15 @@ void find_unstable(const RunLog& log, const Diagnosis& d, std::vector<Finding>& 
                         "lower optimizer.learning_rate and resume from an earlier checkpoint"});
     break;
   }
-  const double growth = d.state_rms.front() > 0 ? d.state_rms.back() / d.state_rms.front() : 0;
-  if (growth > kStateGrowth)
+  for (const CellSummary& c : d.cells) {
+    const double before = d.cells[static_cast<size_t>(c.layer)].block_rms;
+    if (c.block_rms <= kStateGrowth * before) continue;
     findings.push_back({Severity::kProblem,
-                        fmt::format("the state grows over the loops: RMS {:.2f} in loop 1, {:.2f} in loop {}", d.state_rms.front(),
-                                    d.state_rms.back(), log.header.loops),
+                        fmt::format("the stream grows over the loops: RMS {:.2f} in loop 1, {:.2f} in loop {} of layer {}", before,
+                                    c.block_rms, c.loop + 1, c.layer),
                         "each visit adds more than the norms take away", "lower residual.lambda"});
+    break;
+  }
   int64_t skipped = 0;
   for (const StepRecord& r : log.steps) skipped += std::any_of(r.skipped.begin(), r.skipped.end(), [](int64_t s) { return s != 0; });
   if (skipped > 0)
@@ -185,13 +189,12 @@ std::string render(const RunLog& log, const Diagnosis& d) {
   text += fmt::format("routing over the last {} steps ({} experts, {} per token; uniform chance of an overlap {:.3f}):\n", d.window,
                       log.header.experts, log.header.top_k,
                       static_cast<double>(log.header.top_k) / static_cast<double>(log.header.experts));
-  text += "  loop layer  entropy  largest share  dead  dropped   overlap with next loop (chance)   state RMS\n";
+  text += "  loop layer  entropy  largest share  dead  dropped   overlap with next loop (chance)   RMS before norm\n";
   for (const CellSummary& c : d.cells) {
     text += fmt::format("  {:>4} {:>5}  {:>7.3f}  {:>12.1f}%  {:>4}  {:>6.1f}%   ", c.loop + 1, c.layer, c.entropy,
                         100 * c.largest_share, c.dead, 100 * c.dropped_share);
     text += c.overlap < 0 ? fmt::format("{:>31}", "-") : fmt::format("{:>22.3f} ({:.3f})", c.overlap, c.chance);
-    if (c.layer + 1 == log.header.layers) text += fmt::format("   {:>9.3f}", d.state_rms[static_cast<size_t>(c.loop)]);
-    text += "\n";
+    text += fmt::format("   {:>15.3f}\n", c.block_rms);
   }
   for (const Finding& f : d.findings)
     text += fmt::format("{}: {}\n  cause: {}\n  fix: {}\n", name_of(f.severity), f.what, f.cause, f.fix);

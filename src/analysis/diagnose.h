@@ -25,6 +25,7 @@ struct CellSummary {
   double dropped_share = 0;      ///< of the wanted slots
   double overlap = -1;           ///< with the next loop; -1: last loop
   double chance = 0;             ///< overlap expected from the loads alone
+  double block_rms = 0;          ///< RMS of the stream before the block's last norm
 };
 
 struct Diagnosis {

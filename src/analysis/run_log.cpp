@@ -33,6 +33,7 @@ void visit_step_columns(const RunLogHeader& h, Record& r, Visit visit) {
   visit("/gradient_norm", h5::Extent{segments}, r.gradient_norm);
   visit("/skipped", h5::Extent{segments}, r.skipped);
   visit("/state_rms", h5::Extent{loops}, r.state_rms);
+  visit("/block_rms", h5::Extent{loops, layers}, r.block_rms);
   visit("/load", h5::Extent{loops, layers, experts}, r.load);
   visit("/dropped", h5::Extent{loops, layers}, r.dropped);
   if (loops > 1) visit("/overlap", h5::Extent{loops - 1, layers}, r.overlap);

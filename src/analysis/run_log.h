@@ -35,6 +35,7 @@ struct StepRecord {
   std::vector<double> gradient_norm;    ///< [segments], before clipping
   std::vector<int64_t> skipped;         ///< [segments] 1: no update
   std::vector<double> state_rms;        ///< [loops] before the loop-end norm
+  std::vector<double> block_rms;        ///< [loops, layers] of the stream before the norm that ends the block
   std::vector<int64_t> load;            ///< [loops, layers, experts] slots kept
   std::vector<int64_t> dropped;         ///< [loops, layers]
   std::vector<double> overlap;          ///< [loops - 1, layers]

@@ -103,10 +103,11 @@ void Loom::run_loops(Tape& tape, const TokenBatch& batch, const Variable& embedd
       const Variable moe = moe_forward(tape, groups_, config_.moe, layer.moe, router, options.use_capacity,
                                        rmsnorm(tape, z, {}, eps), options.observer != nullptr ? &routing : nullptr);
       z = residual_add(tape, z, static_cast<float>(gamma), rmsnorm(tape, moe, tape.parameter(*layer.out_norm), eps));
-      z = rmsnorm(tape, z, {}, eps);
+      Tensor block_inverse_rms;
+      z = rmsnorm(tape, z, {}, eps, &block_inverse_rms);
       if (options.observer != nullptr)
         options.observer->on_block(
-            {loop, l, gamma, attn.value, loop_state.accumulators, moe.value, z.value, routing});
+            {loop, l, gamma, attn.value, loop_state.accumulators, moe.value, z.value, block_inverse_rms, routing});
     }
     Tensor inverse_rms;
     z = rmsnorm(tape, z, {}, eps, &inverse_rms);

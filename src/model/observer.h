@@ -15,6 +15,7 @@ struct BlockView {
   const LoopingAccumulators& accumulators;            ///< after this block's update
   const Tensor& moe_branch;                           ///< [N,D] before its norm and gamma
   const Tensor& layer_state;                          ///< [N,D] after the block norm
+  const Tensor& inverse_rms;                          ///< [N] 1 / RMS of the stream that the block norm received
   const Routing& routing;
 };
 

@@ -4,6 +4,20 @@
 
 namespace heddle {
 
+namespace {
+
+/// Sum over tokens of the mean square that a norm divided by: 1 / inverse^2 - eps.
+double sum_of_mean_squares(const Tensor& inverse_rms, double eps) {
+  double sum = 0;
+  for (const float inverse : inverse_rms.floats()) {
+    const double value = static_cast<double>(inverse);
+    sum += 1 / (value * value) - eps;
+  }
+  return sum;
+}
+
+}  // namespace
+
 RoutingStatistics::RoutingStatistics(int64_t loops, int64_t layers, int64_t experts, double norm_eps)
     : loops_(loops), layers_(layers), experts_(experts), norm_eps_(norm_eps) {}
 
@@ -16,6 +30,7 @@ void RoutingStatistics::begin_step(size_t micro_batches) {
   shared_.assign(cells, 0);
   compared_.assign(cells, 0);
   square_.assign(static_cast<size_t>(loops_), 0);
+  block_square_.assign(cells, 0);
   rows_.assign(static_cast<size_t>(loops_), 0);
 }
 
@@ -44,13 +59,11 @@ void RoutingStatistics::on_block(const BlockView& view) {
     compared_[at] += slots;
   }
   last = index;
+  block_square_[at] += sum_of_mean_squares(view.inverse_rms, norm_eps_);
 }
 
 void RoutingStatistics::on_loop_end(int64_t loop, const Tensor& /*state*/, const Tensor& inverse_rms) {
-  for (const float inverse : inverse_rms.floats()) {
-    const double value = static_cast<double>(inverse);
-    square_[static_cast<size_t>(loop)] += 1 / (value * value) - norm_eps_;
-  }
+  square_[static_cast<size_t>(loop)] += sum_of_mean_squares(inverse_rms, norm_eps_);
   rows_[static_cast<size_t>(loop)] += inverse_rms.count();
 }
 
@@ -67,6 +80,7 @@ void RoutingStatistics::reduce(Communicator& world) {
     next += static_cast<std::ptrdiff_t>(list->size());
   }
   world.all_reduce_sum(std::span<double>(square_));
+  world.all_reduce_sum(std::span<double>(block_square_));
 }
 
 int64_t RoutingStatistics::load(int64_t loop, int64_t layer, int64_t expert) const {
@@ -84,6 +98,15 @@ std::vector<double> RoutingStatistics::overlap() const {
   std::vector<double> result;
   for (size_t at = static_cast<size_t>(layers_); at < shared_.size(); ++at)
     result.push_back(compared_[at] == 0 ? 0 : static_cast<double>(shared_[at]) / static_cast<double>(compared_[at]));
+  return result;
+}
+
+std::vector<double> RoutingStatistics::block_rms() const {
+  std::vector<double> result;
+  for (size_t at = 0; at < block_square_.size(); ++at) {
+    const int64_t rows = rows_[at / static_cast<size_t>(layers_)];
+    result.push_back(rows == 0 ? 0 : std::sqrt(block_square_[at] / static_cast<double>(rows)));
+  }
   return result;
 }
 

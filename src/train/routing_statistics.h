@@ -30,6 +30,8 @@ class RoutingStatistics : public ForwardObserver {
   std::vector<double> overlap() const;
   /// Root mean square over all tokens and channels of the state before the loop-end norm: [loops].
   std::vector<double> state_rms() const;
+  /// The same for the stream before the norm that ends each block: [loops, layers].
+  std::vector<double> block_rms() const;
 
  private:
   size_t cell(int64_t loop, int64_t layer) const { return static_cast<size_t>(loop * layers_ + layer); }
@@ -40,6 +42,7 @@ class RoutingStatistics : public ForwardObserver {
   std::vector<int64_t> load_, dropped_;
   std::vector<int64_t> shared_, compared_;        ///< [loops, layers] common experts with the loop before; slots compared
   std::vector<double> square_;                    ///< [loops] sum over tokens of the mean square
+  std::vector<double> block_square_;              ///< [loops, layers] likewise before the block norm
   std::vector<int64_t> rows_;                     ///< [loops] tokens summed
 };
 

@@ -221,6 +221,7 @@ class Run {
     if (std::isnan(result.segment_loss[0])) record.loss = std::nan("");
     const RoutingStatistics& statistics = step_.statistics();
     record.state_rms = statistics.state_rms();
+    record.block_rms = statistics.block_rms();
     record.load = statistics.loads();
     record.dropped = statistics.dropped();
     record.overlap = statistics.overlap();
