@@ -41,15 +41,18 @@ void publish_text(const std::string& path, const std::string& content) {
   publish_file(path, [&](const std::string& temporary) {
     std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
     if (!file) fail("cannot write '{}': {}", temporary, std::strerror(errno));
+    errno = 0;
     file << content;
     file.close();
-    if (!file) fail("cannot write {} bytes to '{}' (is the disk full?)", content.size(), temporary);
+    if (!file) fail("cannot write {} bytes to '{}': {}", content.size(), temporary, std::strerror(errno));
   });
 }
 
 std::string read_text_file(const std::string& path) {
+  if (std::filesystem::is_directory(path)) fail("cannot read the file '{}': it is a folder", path);
+  errno = 0;
   std::ifstream file(path, std::ios::binary);
-  if (!file || std::filesystem::is_directory(path)) fail("cannot read the file '{}'", path);
+  if (!file) fail("cannot read the file '{}': {}", path, std::strerror(errno));
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 

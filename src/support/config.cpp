@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <boost/program_options.hpp>
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "support/atomic_file.h"
 #include "support/error.h"
 #include "support/ini.h"
 #include "support/numbers.h"
+#include "support/text_table.h"
 
 namespace heddle {
 
@@ -23,6 +26,8 @@ std::string limits_text(const Limits& limits) {
     return fmt::format("{}{} to {}{}", limits.low_open ? "above " : "", limits.low, limits.high_open ? "below " : "",
                        limits.high);
   if (low) return fmt::format("{}{}{}", limits.low_open ? "above " : "", limits.low, limits.low_open ? "" : " or more");
+  if (high)
+    return fmt::format("{}{}{}", limits.high_open ? "below " : "", limits.high, limits.high_open ? "" : " or less");
   return "any number";
 }
 
@@ -37,6 +42,13 @@ int64_t integer_of(const std::string& text, const Limits& limits) {
   if (!value) throw UsageError("expected a whole number");
   check_limits(static_cast<double>(*value), limits);
   return *value;
+}
+
+/// False for text that INI has no way to write: line ends, white space at the ends, comment marks behind white space.
+bool fits_ini(const std::string& text) {
+  if (text.find('\n') != std::string::npos) return false;
+  const std::vector<IniEntry> read = parse_ini("text = " + text, "");
+  return read.size() == 1 && read[0].value == text;
 }
 
 /// Insertions, deletions and replacements between two words.
@@ -55,7 +67,13 @@ size_t edit_distance(const std::string& a, const std::string& b) {
   return row.back();
 }
 
-std::string name_of(const std::string& key) { return key.substr(key.find('.') + 1); }
+std::string name_of(const std::string& key) {
+  return key.substr(key.find('.') + 1);
+}
+/// "section." of "section.name", empty without a section.
+std::string section_of(const std::string& key) {
+  return key.substr(0, key.size() - name_of(key).size());
+}
 
 }  // namespace
 
@@ -98,7 +116,8 @@ void Config::add(const std::string& key, std::string& target, const std::string&
       key, help, [&target](const std::string& text) { target = text; }, [&target] { return target; });
 }
 
-void Config::add(const std::string& key, std::string& target, std::vector<std::string> choices, const std::string& help) {
+void Config::add(const std::string& key, std::string& target, std::vector<std::string> choices,
+                 const std::string& help) {
   const std::string all = fmt::format("{}", fmt::join(choices, ", "));
   add_entry(
       key, fmt::format("{} ({})", help, all),
@@ -146,12 +165,6 @@ std::string Config::nearest(const std::string& key) const {
 
 namespace {
 
-/// One source of values, as Boost stores them; refuses doubled keys (Boost would keep the first).
-struct Source {
-  std::map<std::string, std::string> origin;  ///< key -> "FILE:LINE" or "flag"
-  po::variables_map values;
-};
-
 po::options_description describe(const std::vector<std::string>& keys) {
   po::options_description description;
   for (const std::string& key : keys) description.add_options()(key.c_str(), po::value<std::string>());
@@ -188,7 +201,8 @@ std::vector<std::string> Config::parse(const std::vector<std::string>& arguments
   po::positional_options_description positional;
   positional.add("positional", -1);
 
-  Source flags;
+  po::variables_map values;
+  std::set<std::string> seen;  // Boost would keep the first of two values without a word.
   std::vector<std::string> rest;
   try {
     namespace style = po::command_line_style;
@@ -201,23 +215,30 @@ std::vector<std::string> Config::parse(const std::vector<std::string>& arguments
             .allow_unregistered()
             .run();
     for (const po::option& option : parsed.options) {
-      if (option.unregistered) throw UsageError(fmt::format("unknown flag --{}", option.string_key), nearest(option.string_key));
-      if (option.string_key == "positional") continue;
-      if (!flags.origin.emplace(option.string_key, "flag").second)
+      if (option.unregistered)
+        throw UsageError(fmt::format("unknown flag --{}", option.string_key), nearest(option.string_key));
+      if (option.string_key == "positional") {
+        if (const std::string& word = option.value.front(); word.size() > 1 && word.front() == '-')
+          throw UsageError(fmt::format("'{}' is not a flag", word), "flags are --section.name VALUE");
+        continue;
+      }
+      if (!seen.insert(option.string_key).second)
         throw UsageError(fmt::format("flag --{} is given twice", option.string_key), "keep one of them");
     }
-    po::store(parsed, flags.values);
+    po::store(parsed, values);
   } catch (const po::error& error) {
     throw UsageError(fmt::format("command line: {}", error.what()), "flags are --section.name VALUE");
   }
-  if (flags.values.count("positional") > 0) rest = flags.values["positional"].as<std::vector<std::string>>();
-  if (flags.values.count("config") > 0) {
-    const auto path = flags.values["config"].as<std::string>();
+  if (values.count("positional") > 0) rest = values["positional"].as<std::vector<std::string>>();
+  if (values.count("config") > 0) {
+    const auto path = values["config"].as<std::string>();
+    if (!std::filesystem::exists(path) || std::filesystem::is_directory(path))
+      throw UsageError(fmt::format("--config '{}': there is no such file", path), "give the path of an INI file");
     parse_text(read_text_file(path), path);
   }
   for (Entry& entry : entries_) {
-    if (flags.values.count(entry.key) == 0) continue;
-    const auto value = flags.values[entry.key].as<std::string>();
+    if (values.count(entry.key) == 0) continue;
+    const auto value = values[entry.key].as<std::string>();
     try {
       entry.assign(value);
     } catch (const UsageError& error) {
@@ -229,14 +250,24 @@ std::vector<std::string> Config::parse(const std::vector<std::string>& arguments
 }
 
 std::string Config::resolved() const {
-  std::string text, section;
-  for (const Entry& entry : entries_) {
-    const size_t dot = entry.key.find('.');
-    if (dot != std::string::npos && entry.key.substr(0, dot) != section) {
-      section = entry.key.substr(0, dot);
-      text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", section);
+  std::vector<std::string> sections;  // in order of their first key
+  for (const Entry& entry : entries_)
+    if (std::find(sections.begin(), sections.end(), section_of(entry.key)) == sections.end())
+      sections.push_back(section_of(entry.key));
+  // Keys without a section come first: behind a section they would belong to it.
+  std::stable_partition(sections.begin(), sections.end(), [](const std::string& s) { return s.empty(); });
+  std::string text;
+  for (const std::string& section : sections) {
+    if (!section.empty())
+      text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", section.substr(0, section.size() - 1));
+    for (const Entry& entry : entries_) {
+      if (section_of(entry.key) != section) continue;
+      const std::string value = entry.print();
+      if (!fits_ini(value))
+        throw UsageError(fmt::format("{} = '{}' cannot be stored", entry.key, value),
+                         "use one line without white space at its ends and without # or ; behind white space");
+      text += fmt::format("{} = {}\n", name_of(entry.key), value);
     }
-    text += fmt::format("{} = {}\n", dot == std::string::npos ? entry.key : name_of(entry.key), entry.print());
   }
   return text;
 }
@@ -248,9 +279,11 @@ std::string Config::origin(const std::string& key) const {
 }
 
 std::string Config::help() const {
-  std::string text;
-  for (const Entry& entry : entries_) text += fmt::format("  {:<30} {} [{}]\n", entry.key, entry.help, entry.print());
-  return text;
+  using Align = TextTable::Align;
+  TextTable table({{"key", Align::kLeft}, {"meaning [value]", Align::kLeft}});
+  for (const Entry& entry : entries_)
+    table.add_row({"--" + entry.key, fmt::format("{} [{}]", entry.help, entry.print())});
+  return table.render();
 }
 
 }  // namespace heddle

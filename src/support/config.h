@@ -18,7 +18,7 @@ namespace heddle {
 struct Limits {
   double low = -std::numeric_limits<double>::infinity();
   double high = std::numeric_limits<double>::infinity();
-  bool low_open = false;   ///< low itself is refused
+  bool low_open = false;  ///< low itself is refused
   bool high_open = false;
 };
 
@@ -27,8 +27,8 @@ class Config {
   /// Declares a key; `target` holds the default and receives the value. `help` is one line with the unit.
   void add(const std::string& key, int64_t& target, Limits limits, const std::string& help);
   void add(const std::string& key, double& target, Limits limits, const std::string& help);
-  void add(const std::string& key, bool& target, const std::string& help);                    ///< true | false
-  void add(const std::string& key, std::string& target, const std::string& help);             ///< any text
+  void add(const std::string& key, bool& target, const std::string& help);         ///< true | false
+  void add(const std::string& key, std::string& target, const std::string& help);  ///< any text
   void add(const std::string& key, std::string& target, std::vector<std::string> choices, const std::string& help);
   void add(const std::string& key, std::vector<int64_t>& target, Limits limits, const std::string& help);  ///< "1,3,6"
 
@@ -40,7 +40,8 @@ class Config {
   void parse_text(const std::string& text, const std::string& source);
 
   /// All keys with their present values, as INI text that parse_text reads back to the same values (numbers with enough
-  /// digits), sections in order of declaration.
+  /// digits), sections in order of declaration. Throws UsageError for a text that INI cannot hold (line ends, comment
+  /// marks behind white space, white space at its ends).
   std::string resolved() const;
 
   /// Where the key's value came from: "default", "FILE:LINE" or "flag".

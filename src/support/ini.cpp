@@ -35,9 +35,9 @@ std::vector<IniEntry> parse_ini(std::string_view text, const std::string& source
     ++number;
     if (line.empty()) continue;
     if (line.front() == '[') {
-      if (line.back() != ']' || line.size() < 3)
+      section = line.back() == ']' ? trim(line.substr(1, line.size() - 2)) : std::string_view();
+      if (section.empty())
         throw UsageError(fmt::format("{}:{}: '{}' is not a section", source, number, line), "write [section]");
-      section = trim(line.substr(1, line.size() - 2));
       continue;
     }
     const size_t equals = line.find('=');

@@ -22,17 +22,18 @@ std::optional<double> parse_real(std::string_view text) {
   return value;
 }
 
+// A unit ends where its rounding would print the next one's first value (1024.00 KiB, 1000.0k).
 std::string human_bytes(double bytes) {
   constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
   size_t unit = 0;
-  for (; std::abs(bytes) >= 1024 && unit + 1 < kUnits.size(); ++unit) bytes /= 1024;
+  for (; std::abs(bytes) >= 1023.995 && unit + 1 < kUnits.size(); ++unit) bytes /= 1024;
   return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.2f} {}", bytes, kUnits[unit]);
 }
 
 std::string human_count(double count) {
   constexpr std::array<const char*, 5> kUnits = {"", "k", "M", "B", "T"};
   size_t unit = 0;
-  for (; std::abs(count) >= 1000 && unit + 1 < kUnits.size(); ++unit) count /= 1000;
+  for (; std::abs(count) >= 999.95 && unit + 1 < kUnits.size(); ++unit) count /= 1000;
   return unit == 0 ? fmt::format("{:.0f}", count) : fmt::format("{:.1f}{}", count, kUnits[unit]);
 }
 
