@@ -53,6 +53,8 @@ check 0 "8 ranks, 1 threads each" -n 8 --dry-run -- "$helper"
 check 0 "!--bind-to" -n 8 --dry-run -- "$helper"
 check 0 "9 ranks, 1 threads each (8 cores / 9), wait policy passive, binding none (more ranks than cores), oversubscribed" \
   -n 9 --dry-run -- "$helper"
+check 0 "waiting ranks yield" -n 8 --dry-run -- "$helper"
+check 0 "!waiting ranks yield" -n 2 --threads 1 --dry-run -- "$helper"
 check 0 "!oversubscribed" -n 8 --dry-run -- "$helper"
 check 0 "8 threads each (given), wait policy passive" -n 2 --threads 8 --dry-run -- "$helper"
 OMP_NUM_THREADS=3 check 0 "3 threads each (from OMP_NUM_THREADS)" -n 2 --dry-run -- "$helper"
