@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <exception>
 
 namespace heddle::cpu {
 
@@ -18,5 +19,25 @@ void for_each_stretch(int64_t count, Body body) {
 #pragma omp parallel for schedule(static) if (count > kParallelElements)
   for (int64_t first = 0; first < count; first += kStretch) body(first, std::min(first + kStretch, count));
 }
+
+/// Carries the first exception of a parallel region, which none may leave, to behind its end.
+class FirstError {
+ public:
+  template <typename Body>
+  void guard(Body body) noexcept {
+    try {
+      body();
+    } catch (...) {
+#pragma omp critical(heddle_first_error)
+      if (!error_) error_ = std::current_exception();
+    }
+  }
+  void rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::exception_ptr error_;
+};
 
 }  // namespace heddle::cpu

@@ -19,8 +19,8 @@ constexpr int64_t kVector = 16;  // numbers in one vector register
 constexpr int32_t kChosenKey = std::numeric_limits<int32_t>::min(), kNanKey = kChosenKey + 1;
 
 int32_t selection_key(float value) {
-  return value == value ? sort_key(value + 0.0F) : kNanKey;
-}  // -0 becomes +0
+  return value == value ? sort_key(value + 0.0F) : kNanKey;  // -0 becomes +0
+}
 
 /// keys has room for `count` rounded up to whole vectors; its tail is never chosen.
 void choose_row(int32_t count, int64_t k, const float* scores, const float* bias, std::vector<int32_t>& keys,
