@@ -16,14 +16,16 @@ TEST_P(Golden, IsReproduced) {
   EXPECT_GT(report.checked(), 20);
   for (const QuantityResult& q : report.quantities)
     EXPECT_NE(q.status, QuantityResult::Status::kFail)
-        << q.quantity << " is off by " << q.error << " at " << q.worst << "\nreproduce: heddle verify tests/golden/" << name
-        << " --device " << kernels->name;
+        << q.quantity << " is off by " << q.error << " at " << q.worst << "\nreproduce: heddle verify tests/golden/"
+        << name << " --device " << kernels->name;
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    AllCases, Golden,
-    testing::Combine(testing::Values("loom_r1", "loom_r3_full", "loom_r4_k2", "loom_r6_k3_capacity", "loom_authors_init"),
-                     testing::Values(&ref::kernels(), &cpu::kernels())),
-    [](const auto& param_info) { return std::get<0>(param_info.param) + "_" + std::get<1>(param_info.param)->name; });
+INSTANTIATE_TEST_SUITE_P(AllCases, Golden,
+                         testing::Combine(testing::Values("loom_r1", "loom_r3_full", "loom_r4_k2",
+                                                          "loom_r6_k3_capacity", "loom_authors_init"),
+                                          testing::Values(&ref::kernels(), &cpu::kernels())),
+                         [](const auto& param_info) {
+                           return std::get<0>(param_info.param) + "_" + std::get<1>(param_info.param)->name;
+                         });
 
 }  // namespace heddle

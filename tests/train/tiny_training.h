@@ -1,0 +1,49 @@
+// A tiny model in training on some ranks, step by step, without files.
+#pragma once
+
+#include "tests/train/tiny_model.h"
+#include "train/step.h"
+
+namespace heddle {
+
+struct TrainingPlan {
+  ModelConfig model = tiny_model();
+  OptimizerConfig optimizer;
+  StepConfig step{.segment_loops = 2};
+  int64_t global_batch = 8;
+  int64_t steps = 10;
+  double learning_rate = 2e-3;
+  std::vector<int64_t> favoured;  ///< experts whose bias starts at +10
+};
+
+struct Training {
+  Training(const TrainingPlan& p, Communicator& world, int expert_parallel, int64_t micro_batch)
+      : plan(p),
+        groups(world, expert_parallel),
+        model(p.model, groups, cpu::kernels()),
+        optimizer(p.optimizer, model.parameters(), cpu::kernels()),
+        trainer(model, optimizer, p.step),
+        rows(micro_batch_rows(p.global_batch, micro_batch, world.rank(), world.size())) {
+    model.initialise(5);
+    model.parameters().allocate_gradients();
+    for (int64_t l = 0; l < p.model.layers; ++l)
+      for (const int64_t e : p.favoured) model.balance_bias(l).f32()[e] = 10;
+  }
+
+  std::vector<TokenBatch> batches(int64_t step) const {
+    std::vector<TokenBatch> all;
+    for (const RowRange range : rows) all.push_back(tiny_batch(range, static_cast<uint32_t>(step)));
+    return all;
+  }
+
+  StepResult run(int64_t step) { return trainer.run(batches(step), plan.learning_rate); }
+
+  TrainingPlan plan;
+  ProcessGroups groups;
+  Loom model;
+  Optimizer optimizer;
+  TrainStep trainer;
+  std::vector<RowRange> rows;
+};
+
+}  // namespace heddle
