@@ -185,7 +185,8 @@ void Config::parse_text(const std::string& text, const std::string& source) {
     try {
       entry->assign(ini.value);
     } catch (const UsageError& error) {
-      throw UsageError(fmt::format("{}:{}: {} = '{}': {}", source, ini.line, ini.key, ini.value, error.what()));
+      throw UsageError(fmt::format("{}:{}: {} = '{}': {}", source, ini.line, ini.key, ini.value, error.what()),
+                       fmt::format("{} is: {}", ini.key, entry->help));
     }
     entry->origin = fmt::format("{}:{}", source, ini.line);
   }
@@ -242,7 +243,8 @@ std::vector<std::string> Config::parse(const std::vector<std::string>& arguments
     try {
       entry.assign(value);
     } catch (const UsageError& error) {
-      throw UsageError(fmt::format("--{} '{}': {}", entry.key, value, error.what()));
+      throw UsageError(fmt::format("--{} '{}': {}", entry.key, value, error.what()),
+                       fmt::format("{} is: {}", entry.key, entry.help));
     }
     entry.origin = "flag";
   }

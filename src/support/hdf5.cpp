@@ -78,8 +78,8 @@ File::File(const std::string& path, Mode mode) : path_(path) {
     return;
   }
   std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) fail("there is no file '{}'", path);
-  if (std::filesystem::is_directory(path, ignored)) fail("'{}' is a directory, expected an HDF5 file", path);
+  if (!std::filesystem::exists(path, ignored)) throw Error(fmt::format("there is no file '{}'", path), "check the path");
+  if (std::filesystem::is_directory(path, ignored)) throw Error(fmt::format("'{}' is a directory, expected an HDF5 file", path), "name the file itself");
   if (H5Fis_hdf5(path.c_str()) <= 0) throw Error(fmt::format("'{}' is not an HDF5 file", path), "it may be cut off or another kind of file");
   unsigned flags = H5F_ACC_RDONLY;
   if (mode == Mode::kReadSwmr) flags |= H5F_ACC_SWMR_READ;
@@ -93,7 +93,7 @@ File::File(const std::string& path, Mode mode) : path_(path) {
   id_ = H5Fopen(path.c_str(), flags, access.get());
   if (id_ < 0)
     throw Error(fmt::format("cannot open the HDF5 file '{}'", path),
-                "it may be damaged, or locked by a program that is writing it (HDF5_USE_FILE_LOCKING=FALSE on file "
+                "it may be damaged or cut off, or locked by a program that is writing it (HDF5_USE_FILE_LOCKING=FALSE on file "
                 "systems without locks)");
 }
 

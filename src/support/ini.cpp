@@ -43,7 +43,8 @@ std::vector<IniEntry> parse_ini(std::string_view text, const std::string& source
     const size_t equals = line.find('=');
     const std::string_view name = trim(line.substr(0, equals));
     if (equals == std::string_view::npos || name.empty())
-      throw UsageError(fmt::format("{}:{}: '{}' is neither a section nor name = value", source, number, line));
+      throw UsageError(fmt::format("{}:{}: '{}' is neither a section nor name = value", source, number, line),
+                       "the file is INI text: [section] lines, and name = value lines below them");
     entries.push_back({section.empty() ? std::string(name) : fmt::format("{}.{}", section, name),
                        std::string(trim(line.substr(equals + 1))), number});
   }
