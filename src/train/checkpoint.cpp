@@ -182,7 +182,9 @@ namespace {
 
 /// This rank's rows of one tensor.
 void read_local(const h5::File& file, const std::string& dataset, const Shape& global, int64_t first, const Tensor& local) {
-  if (!file.exists(dataset)) fail("'{}' lacks {}", file.path(), dataset);
+  if (!file.exists(dataset))
+    throw Error(fmt::format("'{}' lacks {}", file.path(), dataset),
+                "the file is damaged or of another model: use an older checkpoint, or the configuration of its run");
   const h5::Extent found = file.extent(dataset), expected(global.begin(), global.end());
   if (found != expected)
     throw Error(fmt::format("'{}': {} has shape [{}], the model wants [{}]", file.path(), dataset, fmt::join(found, ", "),
@@ -210,7 +212,8 @@ void load_training_state(const std::string& path, Loom& model, Optimizer& optimi
     if (state.second.defined())
       read_local(file, "/optimizer/second/" + p.name, p.global_shape, p.first, state.second);
     else if (file.exists("/optimizer/second/" + p.name))
-      fail("'{}' was written by another optimizer (second moments are there)", path);
+      throw Error(fmt::format("'{}' was written by another optimizer (second moments are there)", path),
+                  "keep optimizer.name when resuming");
     state.steps = file.read<int64_t>("/optimizer/steps/" + p.name).at(0);
   }
   const std::vector<double> baselines = file.read<double>("/spike_guard/baseline");

@@ -88,16 +88,20 @@ class Run {
 
   /// Rank 0 decides about files; the others follow.
   void prepare() {
-    std::string found, failure;
+    std::string found, failure, hint;
     if (speaks()) {
       try {
         fs::create_directories(config_.directory);
         found = find_checkpoint();
+      } catch (const Error& error) {
+        failure = error.what();
+        hint = error.hint();
       } catch (const std::exception& error) {
         failure = error.what();
+        hint = "run.directory must be a folder that can be written";
       }
     }
-    throw_if_any_failed(world_, failure, config_.resume ? "" : "use --run.resume true to go on with it, or another run.directory");
+    throw_if_any_failed(world_, failure, hint);
     found = all_gather_text(world_, found)[0];
     if (found.empty())
       model_.initialise(static_cast<uint64_t>(config_.seed));
@@ -115,10 +119,20 @@ class Run {
     std::vector<std::string> ignored;
     const std::optional<std::string> newest = newest_checkpoint(folder("checkpoints"), &ignored);
     if (!config_.resume && (newest || fs::exists(folder("log.h5"))))
-      fail("'{}' already holds a run", config_.directory);
+      throw Error(fmt::format("'{}' already holds a run", config_.directory),
+                  "use --run.resume true to go on with it, or another run.directory");
     for (const std::string& file : ignored) log_warning(fmt::format("ignoring '{}': it is not complete", file));
+    if (config_.resume && !newest) refuse_damaged(ignored);
     if (config_.resume && !newest) log_line("no complete checkpoint yet: starting from step 0");
     return newest.value_or("");
+  }
+
+  /// A checkpoint that was complete once and is not now: starting from step 0 would replace the log of its steps.
+  static void refuse_damaged(const std::vector<std::string>& files) {
+    for (const std::string& file : files)
+      if (fs::exists(fs::path(file).replace_extension(".complete")))
+        throw Error(fmt::format("'{}' is damaged: it is not complete any more, and there is no other checkpoint", file),
+                    "copy it again from where it is whole, or start anew in another run.directory");
   }
 
   void resume(const std::string& path) {
