@@ -14,9 +14,12 @@ namespace {
 
 const char* status_text(const QuantityResult& q) {
   switch (q.status) {
-    case QuantityResult::Status::kPass: return "ok";
-    case QuantityResult::Status::kFail: return "FAILED";
-    case QuantityResult::Status::kNotChecked: return "not checked";
+    case QuantityResult::Status::kPass:
+      return "ok";
+    case QuantityResult::Status::kFail:
+      return "FAILED";
+    case QuantityResult::Status::kNotChecked:
+      return "not checked";
   }
   return "";
 }
@@ -48,6 +51,18 @@ nlohmann::json to_json(const CaseReport& report) {
   return {{"case", report.name}, {"passed", report.passed()}, {"quantities", std::move(quantities)}};
 }
 
+/// verify_case; an error without a hint gets one.
+CaseReport verify(const std::string& folder, Communicator& world, int expert_parallel, const Kernels& kernels) {
+  try {
+    return verify_case(folder, world, expert_parallel, kernels);
+  } catch (const UsageError&) {
+    throw;
+  } catch (const Error& error) {
+    throw Error(error.what(),
+                error.hint().empty() ? "docs/reference_cases.md says what a case folder holds" : error.hint());
+  }
+}
+
 }  // namespace
 
 int run_verify_command(Job& job, const Arguments& arguments) {
@@ -63,11 +78,13 @@ int run_verify_command(Job& job, const Arguments& arguments) {
   for (size_t i = 0; i < arguments.size(); ++i) {
     flags.push_back(arguments[i]);
     // --json alone means --json true.
-    if (arguments[i] == "--json" && (i + 1 == arguments.size() || (arguments[i + 1] != "true" && arguments[i + 1] != "false")))
+    if (arguments[i] == "--json" &&
+        (i + 1 == arguments.size() || (arguments[i + 1] != "true" && arguments[i + 1] != "false")))
       flags.back() = "--json=true";
   }
   if (!flags.empty() && flags[0] == "--help") {
-    log_line("usage: heddle verify CASE_DIR... [--device auto|cpu|ref] [--layout.expert_parallel N] [--json]\n\n" + config.help());
+    log_line("usage: heddle verify CASE_DIR... [--device auto|cpu|ref] [--layout.expert_parallel N] [--json]\n\n" +
+             config.help());
     return static_cast<int>(ExitStatus::kOk);
   }
   const Arguments folders = config.parse(flags);
@@ -76,7 +93,7 @@ int run_verify_command(Job& job, const Arguments& arguments) {
   nlohmann::json all = nlohmann::json::array();
   int64_t passed = 0;
   for (const std::string& folder : folders) {
-    const CaseReport report = verify_case(folder, job.world(), static_cast<int>(expert_parallel), kernels);
+    const CaseReport report = verify(folder, job.world(), static_cast<int>(expert_parallel), kernels);
     passed += report.passed();
     all.push_back(to_json(report));
     if (!json) print_report(report);
