@@ -1,0 +1,131 @@
+#include "launch/scene.h"
+
+#include <hdf5.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+
+#include "support/atomic_file.h"
+#include "support/error.h"
+#include "support/hdf5.h"
+
+namespace heddle::testing {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kSmall = R"([data]
+store = store.h5
+[model]
+hidden_size = 16
+layers = 1
+loops = 2
+query_heads = 2
+kv_heads = 1
+head_dim = 8
+[moe]
+experts = 4
+intermediate = 8
+[train]
+steps = 3
+global_batch = 2
+micro_batch = 2
+sequence_length = 16
+)";
+
+void write(const std::string& path, const std::string& content) {
+  std::ofstream(path, std::ios::binary) << content;
+}
+
+void remove_dataset(const std::string& path, const char* dataset) {
+  const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
+  const bool removed = file >= 0 && H5Ldelete(file, dataset, H5P_DEFAULT) >= 0;
+  H5Fclose(file);
+  if (!removed) throw std::runtime_error(fmt::format("{} holds no {}", path, dataset));
+}
+
+void change_first_value(const std::string& path, const char* dataset) {
+  h5::File file(path, h5::File::Mode::kReadWrite);
+  std::vector<float> values = file.read<float>(dataset);
+  values.at(0) += 1;
+  file.write_rows(dataset, h5::Type::kFloat32, 0, file.extent(dataset).at(0), values.data());
+}
+
+std::string documents(const char* pattern, int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += fmt::format(fmt::runtime(pattern), i) + "\n\n";
+  return text;
+}
+
+}  // namespace
+
+Scene::Scene() {
+  std::string pattern = (fs::temp_directory_path() / "heddle-scene-XXXXXX").string();
+  if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
+  root_ = pattern;
+  for (const char* folder : {"text", "scratch", "case"}) fs::create_directories(path(folder));
+  write(path("text/a.txt"), documents("The weaver threads heddle number {} and lifts the warp.", 200));
+  write(path("text/b.txt"), documents("Another tale, told {} times.", 100));
+  write(path("small.ini"), kSmall);
+  for (const char* file : {"config.json", "case.h5"}) {
+    fs::copy_file(fs::path(HEDDLE_SOURCE_DIR) / "tests/golden/loom_r1" / file, path("case/") + file);
+    fs::permissions(path("case/") + file, fs::perms::owner_write, fs::perm_options::add);
+  }
+  for (const char* command : {"$H data build text/a.txt -o store.h5 --data.tokenizer bytes --data.split blank_lines "
+                              "--data.validation_fraction 0.1",
+                              "$H data build text/a.txt -o whole.h5 --data.tokenizer bytes",
+                              "$H data build text/b.txt -o other.h5 --data.tokenizer bytes --data.split blank_lines",
+                              "$H train --config small.ini --run.directory run"}) {
+    const Outcome made = run(command);
+    if (made.status != 0) throw std::runtime_error(fmt::format("{}\n{}", command, made.output));
+  }
+  fs::copy(path("case"), path("changed"));
+  change_first_value(path("changed/case.h5"), "/forward/logits");
+  fs::copy(path("run/checkpoints/step_00000003.h5"), path("no_moment.h5"));
+  remove_dataset(path("no_moment.h5"), "/optimizer/second/embed_tokens.weight");
+}
+
+Scene::~Scene() {
+  std::error_code ignored;
+  fs::remove_all(root_, ignored);
+}
+
+Outcome Scene::run(const std::string& command) const {
+  fs::remove_all(path("scratch"));
+  fs::create_directories(path("scratch"));
+  const std::string script = path("scratch/.command");
+  write(script, command + "\n");
+  const std::string line = fmt::format(
+      "cd '{}' && H='{}' MPIRUN='{}/launch/heddle-mpirun' OMP_NUM_THREADS=1 timeout -k 5 60 sh '{}' 2>&1 </dev/null",
+      root_, HEDDLE_PROGRAM, HEDDLE_SOURCE_DIR, script);
+  std::FILE* pipe = popen(line.c_str(), "r");
+  if (pipe == nullptr) throw std::runtime_error("popen failed");
+  Outcome outcome;
+  std::array<char, 4096> buffer;
+  for (size_t got; (got = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0;)
+    outcome.output.append(buffer.data(), got);
+  const int status = pclose(pipe);
+  outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return outcome;
+}
+
+std::map<std::string, std::string> Scene::content() const {
+  std::map<std::string, std::string> files;
+  for (auto entry = fs::recursive_directory_iterator(root_); entry != fs::recursive_directory_iterator(); ++entry) {
+    if (entry->path() == path("scratch"))
+      entry.disable_recursion_pending();
+    else
+      files[fs::relative(entry->path(), root_).string()] =
+          entry->is_directory() ? "folder" : read_text_file(entry->path().string());
+  }
+  return files;
+}
+
+}  // namespace heddle::testing
