@@ -1,0 +1,115 @@
+// Stopping and going on with several ranks, and with another number of ranks: a checkpoint does not know its layout.
+#include "tests/data/temporary_folder.h"
+#include "tests/distributed/world.h"
+#include "tests/train/tiny_run.h"
+#include "tests/train/tiny_training.h"
+#include "train/checkpoint.h"
+
+namespace heddle {
+namespace {
+
+/// Rank 0's temporary folder, known to all; removed when all are done.
+class SharedFolder {
+ public:
+  SharedFolder() : path_(all_gather_text(test_world(), own_.path())[0]) {}
+  ~SharedFolder() { test_world().barrier(); }
+  std::string path(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  TemporaryFolder own_;
+  std::string path_;
+};
+
+TEST(DistributedResume, SevenAndThirteenStepsEqualTwenty) {
+  const SharedFolder folder;
+  if (test_world().rank() == 0) write_tiny_store(folder.path("store.h5"));
+  test_world().barrier();
+  for (const int64_t expert_parallel : {int64_t{1}, int64_t{2}}) {
+    const auto name = [&](const char* run) { return folder.path(fmt::format("{}{}", run, expert_parallel)); };
+    TrainConfig straight = tiny_run(folder.path("store.h5"), name("straight"));
+    straight.micro_batch = 1;
+    straight.expert_parallel = expert_parallel;
+    TrainConfig parts = straight;
+    parts.directory = name("parts");
+    const TrainOutcome whole = train(test_job(), straight);
+    parts.stop_after = 7;
+    train(test_job(), parts);
+    parts.stop_after = 0;
+    parts.resume = true;
+    const TrainOutcome rest = train(test_job(), parts);
+    EXPECT_EQ(rest.steps_done, 20);
+    EXPECT_EQ(rest.validation_bits_per_byte, whole.validation_bits_per_byte);
+    if (test_world().rank() != 0) continue;
+    expect_same_checkpoint(rest.checkpoint, whole.checkpoint);
+    expect_same_log(name("parts") + "/log.h5", name("straight") + "/log.h5");
+  }
+}
+
+TEST(DistributedResume, GoesOnWithOneRank) {
+  // Experts over all ranks for 7 steps; then every rank goes on by itself with all experts, next to the job.
+  const SharedFolder folder;
+  TrainingPlan plan;
+  plan.global_batch = 2 * test_world().size();
+  Training many(plan, test_world(), test_world().size(), 2);
+  for (int64_t step = 1; step <= 7; ++step) many.run(step);
+  const CheckpointInfo info{
+      .step = 7, .config = "", .tokenizer_kind = "", .tokenizer_fingerprint = "", .tokenizer = "", .data_hash = ""};
+  const std::string file =
+      save_checkpoint(folder.path("checkpoints"), 2, info, many.model, many.optimizer, many.trainer.spike_guard());
+
+  const auto single = make_single_communicator();
+  Training one(plan, *single, 1, plan.global_batch);
+  load_model(file, one.model);
+  load_training_state(file, one.model, one.optimizer, one.trainer.spike_guard());
+  const auto same_part = [](const Parameter& p, const Tensor& global) { return global.f32() + p.global_offset(); };
+  size_t i = 0;
+  for (const Parameter& p : many.model.parameters().all()) {
+    const Optimizer::State &mine = many.optimizer.states()[i], &loaded = one.optimizer.states()[i];
+    const Parameter& whole = one.model.parameters().all()[i++];
+    const auto bytes = static_cast<size_t>(p.value.bytes());
+    EXPECT_EQ(std::memcmp(p.value.f32(), same_part(p, whole.value), bytes), 0) << p.name;
+    EXPECT_EQ(std::memcmp(mine.first.f32(), same_part(p, loaded.first), bytes), 0) << p.name;
+    EXPECT_EQ(std::memcmp(mine.second.f32(), same_part(p, loaded.second), bytes), 0) << p.name;
+    EXPECT_EQ(mine.steps, loaded.steps) << p.name;
+  }
+  EXPECT_EQ(many.trainer.spike_guard().baselines(), one.trainer.spike_guard().baselines());
+
+  for (int64_t step = 8; step <= 20; ++step) {
+    const StepResult a = many.run(step), b = one.run(step);
+    ASSERT_EQ(many.trainer.statistics().loads(), one.trainer.statistics().loads()) << "step " << step;
+    for (size_t s = 0; s < b.segment_loss.size(); ++s)
+      EXPECT_NEAR(a.segment_loss[s], b.segment_loss[s], 1e-5 * b.segment_loss[s]);
+  }
+  i = 0;
+  for (const Parameter& p : many.model.parameters().all()) {
+    const Tensor& whole = one.model.parameters().all()[i++].value;
+    EXPECT_LE(relative_error(p.value.floats(), {same_part(p, whole), static_cast<size_t>(p.value.count())}), 1e-5)
+        << p.name;
+  }
+  for (int64_t l = 0; l < plan.model.layers; ++l)
+    EXPECT_EQ(relative_error(many.model.balance_bias(l).floats(), one.model.balance_bias(l).floats()), 0);
+}
+
+TEST(DistributedResume, AFileOfOneRankIsReadInParts) {
+  const SharedFolder folder;
+  const auto single = make_single_communicator();
+  const TrainingPlan plan;
+  Training one(plan, *single, 1, plan.global_batch);
+  one.run(1);
+  const CheckpointInfo info{
+      .step = 1, .config = "", .tokenizer_kind = "", .tokenizer_fingerprint = "", .tokenizer = "", .data_hash = ""};
+  if (test_world().rank() == 0)
+    save_checkpoint(folder.path("one"), 2, info, one.model, one.optimizer, one.trainer.spike_guard());
+  test_world().barrier();
+  Training many(plan, test_world(), 2, 4);
+  load_model(folder.path("one/step_00000001.h5"), many.model);
+  for (const Parameter& p : many.model.parameters().all()) {
+    const Parameter& whole = one.model.parameters().find(p.name);
+    EXPECT_EQ(std::memcmp(p.value.f32(), whole.value.f32() + p.global_offset(), static_cast<size_t>(p.value.bytes())),
+              0)
+        << p.name;
+  }
+}
+
+}  // namespace
+}  // namespace heddle
