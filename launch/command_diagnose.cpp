@@ -14,21 +14,34 @@ namespace heddle {
 
 namespace {
 
-nlohmann::json number(double value) { return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr); }
+nlohmann::json number(double value) {
+  return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
+}
 
 nlohmann::json to_json(const Diagnosis& d) {
-  constexpr const char* kNames[] = {"note", "warning", "problem"};
   nlohmann::json cells = nlohmann::json::array(), findings = nlohmann::json::array(), rms = nlohmann::json::array();
   for (const CellSummary& c : d.cells)
-    cells.push_back({{"loop", c.loop + 1}, {"layer", c.layer}, {"entropy", c.entropy}, {"largest_share", c.largest_share},
-                     {"dead", c.dead}, {"dropped_share", c.dropped_share},
-                     {"overlap", c.overlap < 0 ? nlohmann::json(nullptr) : number(c.overlap)}, {"chance", c.chance}, {"block_rms", number(c.block_rms)}});
+    cells.push_back({{"loop", c.loop + 1},
+                     {"layer", c.layer},
+                     {"entropy", c.entropy},
+                     {"largest_share", c.largest_share},
+                     {"dead", c.dead},
+                     {"dropped_share", c.dropped_share},
+                     {"overlap", c.overlap < 0 ? nlohmann::json(nullptr) : number(c.overlap)},
+                     {"chance", c.chance},
+                     {"block_rms", number(c.block_rms)}});
   for (const Finding& f : d.findings)
-    findings.push_back({{"severity", kNames[static_cast<int>(f.severity)]}, {"what", f.what}, {"cause", f.cause}, {"fix", f.fix}});
+    findings.push_back({{"severity", name_of(f.severity)}, {"what", f.what}, {"cause", f.cause}, {"fix", f.fix}});
   for (const double value : d.state_rms) rms.push_back(number(value));
-  return {{"verdict", d.verdict}, {"worst", kNames[static_cast<int>(d.worst)]}, {"window", d.window},
-          {"first_loss", number(d.first_loss)}, {"last_loss", number(d.last_loss)},
-          {"tokens_per_second", number(d.tokens_per_second)}, {"state_rms", rms}, {"cells", cells}, {"findings", findings}};
+  return {{"verdict", d.verdict},
+          {"worst", name_of(d.worst)},
+          {"window", d.window},
+          {"first_loss", number(d.first_loss)},
+          {"last_loss", number(d.last_loss)},
+          {"tokens_per_second", number(d.tokens_per_second)},
+          {"state_rms", rms},
+          {"cells", cells},
+          {"findings", findings}};
 }
 
 }  // namespace

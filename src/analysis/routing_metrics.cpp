@@ -7,7 +7,9 @@
 namespace heddle {
 
 namespace {
-double sum_of(std::span<const double> load) { return std::accumulate(load.begin(), load.end(), 0.0); }
+double sum_of(std::span<const double> load) {
+  return std::accumulate(load.begin(), load.end(), 0.0);
+}
 }  // namespace
 
 double normalised_entropy(std::span<const double> load) {
@@ -24,7 +26,9 @@ double largest_share(std::span<const double> load) {
   return total <= 0 ? 0 : *std::max_element(load.begin(), load.end()) / total;
 }
 
-int64_t dead_experts(std::span<const double> load) { return std::count(load.begin(), load.end(), 0.0); }
+int64_t dead_experts(std::span<const double> load) {
+  return std::count(load.begin(), load.end(), 0.0);
+}
 
 double chance_overlap(std::span<const double> load_a, std::span<const double> load_b, int64_t k) {
   const double total_a = sum_of(load_a), total_b = sum_of(load_b);

@@ -2,9 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <span>
+#include <type_traits>
 
 #include "support/atomic_file.h"
 #include "support/error.h"
@@ -15,128 +20,182 @@ namespace {
 
 constexpr int64_t kSchemaVersion = 1;
 constexpr uint64_t kChunkRows = 64;
+constexpr uint64_t kRowsPerRead = 256;
+constexpr char kStepColumn[] = "/step";
+constexpr char kValidationStepColumn[] = "/validation/step";
 
-/// Calls visit(dataset, row extent, values of a record as a vector) for every column of /step rows.
-template <typename Record, typename Visit>
-void visit_step_columns(const RunLogHeader& h, Record& r, Visit visit) {
+/// Calls visit(dataset, row extent, member of the record) for every column of the step table but its key. A column of
+/// one number has the row extent [].
+template <typename Visit>
+void visit_step_values(const RunLogHeader& h, Visit visit) {
   const auto size = [](int64_t n) { return static_cast<uint64_t>(n); };
   const uint64_t loops = size(h.loops), layers = size(h.layers), experts = size(h.experts), segments = size(h.segments);
-  visit("/step", h5::Extent{}, r.step);
-  visit("/time", h5::Extent{}, r.time);
-  visit("/loss", h5::Extent{}, r.loss);
-  visit("/learning_rate", h5::Extent{}, r.learning_rate);
-  visit("/tokens", h5::Extent{}, r.tokens);
-  visit("/bytes", h5::Extent{}, r.bytes);
-  visit("/step_seconds", h5::Extent{}, r.step_seconds);
-  visit("/exchange_bytes", h5::Extent{}, r.exchange_bytes);
-  visit("/segment_loss", h5::Extent{segments}, r.segment_loss);
-  visit("/gradient_norm", h5::Extent{segments}, r.gradient_norm);
-  visit("/skipped", h5::Extent{segments}, r.skipped);
-  visit("/state_rms", h5::Extent{loops}, r.state_rms);
-  visit("/block_rms", h5::Extent{loops, layers}, r.block_rms);
-  visit("/load", h5::Extent{loops, layers, experts}, r.load);
-  visit("/dropped", h5::Extent{loops, layers}, r.dropped);
-  if (loops > 1) visit("/overlap", h5::Extent{loops - 1, layers}, r.overlap);
-  visit("/balance_bias", h5::Extent{layers, experts}, r.balance_bias);
+  visit("/time", h5::Extent{}, &StepRecord::time);
+  visit("/loss", h5::Extent{}, &StepRecord::loss);
+  visit("/learning_rate", h5::Extent{}, &StepRecord::learning_rate);
+  visit("/tokens", h5::Extent{}, &StepRecord::tokens);
+  visit("/bytes", h5::Extent{}, &StepRecord::bytes);
+  visit("/step_seconds", h5::Extent{}, &StepRecord::step_seconds);
+  visit("/exchange_bytes", h5::Extent{}, &StepRecord::exchange_bytes);
+  visit("/segment_loss", h5::Extent{segments}, &StepRecord::segment_loss);
+  visit("/gradient_norm", h5::Extent{segments}, &StepRecord::gradient_norm);
+  visit("/skipped", h5::Extent{segments}, &StepRecord::skipped);
+  visit("/state_rms", h5::Extent{loops}, &StepRecord::state_rms);
+  visit("/block_rms", h5::Extent{loops, layers}, &StepRecord::block_rms);
+  visit("/load", h5::Extent{loops, layers, experts}, &StepRecord::load);
+  visit("/dropped", h5::Extent{loops, layers}, &StepRecord::dropped);
+  if (loops > 1) visit("/overlap", h5::Extent{loops - 1, layers}, &StepRecord::overlap);
+  visit("/balance_bias", h5::Extent{layers, experts}, &StepRecord::balance_bias);
 }
 
-template <typename Record, typename Visit>
-void visit_validation_columns(Record& r, Visit visit) {
-  visit("/validation/step", h5::Extent{}, r.step);
-  visit("/validation/loss", h5::Extent{}, r.loss);
-  visit("/validation/bits_per_byte", h5::Extent{}, r.bits_per_byte);
-  visit("/validation/targets", h5::Extent{}, r.targets);
+template <typename Visit>
+void visit_validation_values(Visit visit) {
+  visit("/validation/loss", h5::Extent{}, &ValidationRecord::loss);
+  visit("/validation/bits_per_byte", h5::Extent{}, &ValidationRecord::bits_per_byte);
+  visit("/validation/targets", h5::Extent{}, &ValidationRecord::targets);
+}
+
+/// The values and then the key.
+template <typename Visit>
+void visit_step_columns(const RunLogHeader& h, Visit visit) {
+  visit_step_values(h, visit);
+  visit(kStepColumn, h5::Extent{}, &StepRecord::step);
+}
+template <typename Visit>
+void visit_validation_columns(Visit visit) {
+  visit_validation_values(visit);
+  visit(kValidationStepColumn, h5::Extent{}, &ValidationRecord::step);
 }
 
 template <typename T>
-std::vector<T>& values_of(std::vector<T>& values) { return values; }
+std::span<const T> values_of(const std::vector<T>& values) {
+  return values;
+}
 template <typename T>
-const std::vector<T>& values_of(const std::vector<T>& values) { return values; }
+std::span<const T> values_of(const T& value) {
+  return {&value, 1};
+}
+
 template <typename T>
-std::span<T, 1> values_of(T& value) { return std::span<T, 1>(&value, 1); }
+void assign(std::vector<T>& target, std::span<const T> values) {
+  target.assign(values.begin(), values.end());
+}
+template <typename T>
+void assign(T& target, std::span<const T> values) {
+  target = values.front();
+}
 
-template <typename Values>
-using Element = std::remove_cvref_t<decltype(*std::declval<Values>().data())>;
+template <typename T>
+using Element = std::remove_cv_t<typename decltype(values_of(std::declval<const T&>()))::element_type>;
 
-/// Appends one row to every column.
+/// Appends one value or row to a column.
+template <typename Record>
 struct Append {
   h5::File& file;
+  const Record& record;
   template <typename T>
-  void operator()(const char* dataset, const h5::Extent& row, T& value) const {
-    auto&& values = values_of(value);
+  void operator()(const char* dataset, const h5::Extent& row, T Record::*member) const {
+    const auto values = values_of(record.*member);
     require(values.size() == h5::element_count(row), "run log {}: {} values, expected {}", dataset, values.size(),
             h5::element_count(row));
-    file.append<Element<decltype(values)>>(dataset, {values.data(), values.size()});
+    file.append<Element<T>>(dataset, values);
   }
 };
 
 struct Create {
   h5::File& file;
-  template <typename T>
-  void operator()(const char* dataset, const h5::Extent& row, T& value) const {
-    file.create_growing(dataset, h5::type_of<Element<decltype(values_of(value))>>(), row, kChunkRows);
+  template <typename Record, typename T>
+  void operator()(const char* dataset, const h5::Extent& row, T Record::*) const {
+    file.create_growing(dataset, h5::type_of<Element<T>>(), row, kChunkRows);
   }
 };
 
-struct CountRows {
+/// Checks the shape of every row and finds the number of rows that all columns have.
+struct Measure {
   const h5::File& file;
   uint64_t& rows;
-  template <typename T>
-  void operator()(const char* dataset, const h5::Extent&, T&) const {
-    rows = std::min(rows, file.extent(dataset).at(0));
+  template <typename Record, typename T>
+  void operator()(const char* dataset, const h5::Extent& row, T Record::*) const {
+    const h5::Extent found = file.extent(dataset);
+    if (found.empty() || !std::equal(row.begin(), row.end(), found.begin() + 1, found.end()))
+      throw Error(fmt::format("run log '{}': {} has the shape [{}], expected rows of [{}]", file.path(), dataset,
+                              fmt::join(found, ", "), fmt::join(row, ", ")),
+                  "a resumed run keeps its layers, loops, experts and segments; use a new run.directory otherwise");
+    rows = std::min(rows, found[0]);
   }
 };
 
 struct Cut {
   h5::File& file;
   uint64_t rows;
-  template <typename T>
-  void operator()(const char* dataset, const h5::Extent& row, T&) const {
-    const h5::Extent found = file.extent(dataset);
-    if (!std::equal(row.begin(), row.end(), found.begin() + 1, found.end()))
-      throw Error(fmt::format("run log '{}': {} has rows of [{}], this run writes [{}]", file.path(), dataset,
-                              fmt::join(found.begin() + 1, found.end(), ", "), fmt::join(row, ", ")),
-                  "a resumed run keeps its layers, loops, experts and segments; use a new run.directory otherwise");
-    if (found[0] > rows) file.resize(dataset, rows);
+  template <typename Record, typename T>
+  void operator()(const char* dataset, const h5::Extent&, T Record::*) const {
+    if (file.extent(dataset)[0] > rows) file.resize(dataset, rows);
   }
 };
 
-struct ReadRow {
+/// Reads a column of rows [first, first + records.size()).
+template <typename Record>
+struct ReadRows {
   const h5::File& file;
-  uint64_t at;
+  uint64_t first;
+  std::span<Record> records;
   template <typename T>
-  void operator()(const char* dataset, const h5::Extent& row, T& value) const {
-    if constexpr (requires { value.resize(1); }) value.resize(h5::element_count(row));
-    auto&& values = values_of(value);
-    file.read_rows(dataset, h5::type_of<Element<decltype(values)>>(), at, 1, values.data());
+  void operator()(const char* dataset, const h5::Extent& row, T Record::*member) const {
+    const uint64_t width = h5::element_count(row);
+    std::vector<Element<T>> values(records.size() * width);
+    file.read_rows(dataset, h5::type_of<Element<T>>(), first, records.size(), values.data());
+    for (size_t i = 0; i < records.size(); ++i)
+      assign(records[i].*member, std::span<const Element<T>>(values).subspan(i * width, width));
   }
 };
+
+/// Calls visit(first, rows as span) for blocks of rows, so that a column of a long log needs little memory twice.
+template <typename Record, typename Visit>
+void in_blocks(std::vector<Record>& records, Visit visit) {
+  for (size_t first = 0; first < records.size(); first += kRowsPerRead)
+    visit(first, std::span(records).subspan(first, std::min<size_t>(kRowsPerRead, records.size() - first)));
+}
 
 void write_header(h5::File& file, const RunLogHeader& h) {
   file.set_attribute("/", "kind", std::string("heddle run log"));
   file.set_attribute("/", "schema_version", kSchemaVersion);
   file.set_attribute("/", "config", h.config);
-  for (const auto& [name, value] :
-       {std::pair{"layers", h.layers}, {"loops", h.loops}, {"experts", h.experts}, {"top_k", h.top_k},
-        {"segments", h.segments}, {"ranks", h.ranks}, {"expert_parallel", h.expert_parallel}, {"steps", h.steps},
-        {"warmup_steps", h.warmup_steps}})
+  for (const auto& [name, value] : {std::pair{"layers", h.layers},
+                                    {"loops", h.loops},
+                                    {"experts", h.experts},
+                                    {"top_k", h.top_k},
+                                    {"segments", h.segments},
+                                    {"ranks", h.ranks},
+                                    {"expert_parallel", h.expert_parallel},
+                                    {"steps", h.steps},
+                                    {"warmup_steps", h.warmup_steps}})
     file.set_attribute("/", name, value);
   file.set_attribute("/", "flops_per_token", h.flops_per_token);
 }
 
 RunLogHeader read_header(const h5::File& file) {
   if (!file.has_attribute("/", "kind") || file.text_attribute("/", "kind") != "heddle run log")
-    throw Error(fmt::format("'{}' is an HDF5 file, but not a Heddle run log", file.path()), "the log of a run is RUN/log.h5");
+    throw Error(fmt::format("'{}' is an HDF5 file, but not a Heddle run log", file.path()),
+                "the log of a run is RUN/log.h5");
   if (const int64_t version = file.integer_attribute("/", "schema_version"); version != kSchemaVersion)
     fail("run log '{}' has schema version {}, this build reads {}", file.path(), version, kSchemaVersion);
   RunLogHeader h;
   h.config = file.text_attribute("/", "config");
-  for (const auto& [name, value] :
-       {std::pair{"layers", &h.layers}, {"loops", &h.loops}, {"experts", &h.experts}, {"top_k", &h.top_k},
-        {"segments", &h.segments}, {"ranks", &h.ranks}, {"expert_parallel", &h.expert_parallel}, {"steps", &h.steps},
-        {"warmup_steps", &h.warmup_steps}})
+  for (const auto& [name, value] : {std::pair{"layers", &h.layers},
+                                    {"loops", &h.loops},
+                                    {"experts", &h.experts},
+                                    {"top_k", &h.top_k},
+                                    {"segments", &h.segments},
+                                    {"ranks", &h.ranks},
+                                    {"expert_parallel", &h.expert_parallel},
+                                    {"steps", &h.steps},
+                                    {"warmup_steps", &h.warmup_steps}})
     *value = file.integer_attribute("/", name);
   h.flops_per_token = file.real_attribute("/", "flops_per_token");
+  if (std::min({h.layers, h.loops, h.experts, h.top_k, h.segments}) < 1)
+    fail("run log '{}': {} layers, {} loops, {} experts, top {}, {} segments: the header is damaged", file.path(),
+         h.layers, h.loops, h.experts, h.top_k, h.segments);
   return h;
 }
 
@@ -146,18 +205,27 @@ RunLogHeader read_header(const h5::File& file) {
 class RunLogWriter::Lock {
  public:
   explicit Lock(const std::string& log) : path_(log + ".lock") {
-    descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (descriptor_ < 0) throw Error(fmt::format("cannot create '{}'", path_), "check that the folder exists and is writable");
-    if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-      ::close(descriptor_);
-      throw Error(fmt::format("the run log '{}' is being written by another process ({})", log, read_text_file(path_)),
-                  "wait for that run, stop it, or use another run.directory");
-    }
+    do {
+      if (descriptor_ >= 0) ::close(descriptor_);
+      descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+      if (descriptor_ < 0)
+        throw Error(fmt::format("cannot create '{}': {}", path_, std::strerror(errno)),
+                    "check that the folder exists and is writable");
+      if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+        const int error = errno;
+        ::close(descriptor_);
+        if (error != EWOULDBLOCK) fail("cannot lock '{}': {}", path_, std::strerror(error));
+        throw Error(
+            fmt::format("the run log '{}' is being written by another process ({})", log, read_text_file(path_)),
+            "wait for that run, stop it, or use another run.directory");
+      }
+      // The former holder may have removed this file between our open and our lock; the lock would guard nothing.
+    } while (!is_at_path());
     char host[256] = "";
     gethostname(host, sizeof host - 1);
     const std::string holder = fmt::format("host {}, process {}", host, getpid());
     if (::ftruncate(descriptor_, 0) != 0 || ::write(descriptor_, holder.data(), holder.size()) < 0)
-      fail("cannot write '{}'", path_);
+      fail("cannot write '{}': {}", path_, std::strerror(errno));
   }
   ~Lock() {
     ::unlink(path_.c_str());
@@ -167,6 +235,13 @@ class RunLogWriter::Lock {
   Lock& operator=(const Lock&) = delete;
 
  private:
+  bool is_at_path() const {
+    struct stat ours {
+    }, there{};
+    return ::fstat(descriptor_, &ours) == 0 && ::stat(path_.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
+           ours.st_dev == there.st_dev;
+  }
+
   std::string path_;
   int descriptor_ = -1;
 };
@@ -182,36 +257,45 @@ RunLogWriter RunLogWriter::create(const std::string& path, const RunLogHeader& h
   auto lock = std::make_unique<Lock>(path);
   h5::File file(path, h5::File::Mode::kCreate);
   write_header(file, header);
-  StepRecord step;
-  ValidationRecord validation;
-  visit_step_columns(header, step, Create{file});
-  visit_validation_columns(validation, Create{file});
+  visit_step_columns(header, Create{file});
+  visit_validation_columns(Create{file});
   return {std::move(lock), std::move(file), header};
 }
 
 RunLogWriter RunLogWriter::resume(const std::string& path, const RunLogHeader& header, int64_t last_step) {
   auto lock = std::make_unique<Lock>(path);
-  const RunLog old = RunLog::open(path);
   h5::File file(path, h5::File::Mode::kReadWrite);
-  const auto kept = [last_step](const auto& rows) {
+  read_header(file);
+  uint64_t step_rows = UINT64_MAX, validation_rows = UINT64_MAX;
+  visit_step_columns(header, Measure{file, step_rows});
+  visit_validation_columns(Measure{file, validation_rows});
+  const auto kept = [&](const char* column, uint64_t rows) {
+    std::vector<int64_t> steps(rows);
+    file.read_rows(column, h5::Type::kInt64, 0, rows, steps.data());
     return static_cast<uint64_t>(
-        std::count_if(rows.begin(), rows.end(), [last_step](const auto& r) { return r.step <= last_step; }));
+        std::find_if(steps.begin(), steps.end(), [last_step](int64_t s) { return s > last_step; }) - steps.begin());
   };
-  StepRecord step;
-  ValidationRecord validation;
-  visit_step_columns(header, step, Cut{file, kept(old.steps)});
-  visit_validation_columns(validation, Cut{file, kept(old.validations)});
+  step_rows = kept(kStepColumn, step_rows);
+  validation_rows = kept(kValidationStepColumn, validation_rows);
+  // Nothing was changed up to here, so that a log that does not fit stays as it is.
+  visit_step_columns(header, Cut{file, step_rows});
+  visit_validation_columns(Cut{file, validation_rows});
   write_header(file, header);
   return {std::move(lock), std::move(file), header};
 }
 
+// The key goes to the file behind the values, so that a reader who sees a step sees all of it.
 void RunLogWriter::append(const StepRecord& record) {
-  visit_step_columns(header_, record, Append{*file_});
+  visit_step_values(header_, Append<StepRecord>{*file_, record});
+  file_->flush();
+  file_->append<int64_t>(kStepColumn, values_of(record.step));
   file_->flush();
 }
 
 void RunLogWriter::append(const ValidationRecord& record) {
-  visit_validation_columns(record, Append{*file_});
+  visit_validation_values(Append<ValidationRecord>{*file_, record});
+  file_->flush();
+  file_->append<int64_t>(kValidationStepColumn, values_of(record.step));
   file_->flush();
 }
 
@@ -220,14 +304,18 @@ RunLog RunLog::open(const std::string& path) {
   const h5::File file(path, h5::File::Mode::kReadSwmr);
   RunLog log;
   log.header = read_header(file);
-  StepRecord step;
-  ValidationRecord validation;
   uint64_t rows = UINT64_MAX;
-  visit_step_columns(log.header, step, CountRows{file, rows});
-  for (uint64_t i = 0; i < rows; ++i) visit_step_columns(log.header, log.steps.emplace_back(), ReadRow{file, i});
+  visit_step_columns(log.header, Measure{file, rows});
+  log.steps.resize(rows);
+  in_blocks(log.steps, [&](size_t first, std::span<StepRecord> block) {
+    visit_step_columns(log.header, ReadRows<StepRecord>{file, first, block});
+  });
   rows = UINT64_MAX;
-  visit_validation_columns(validation, CountRows{file, rows});
-  for (uint64_t i = 0; i < rows; ++i) visit_validation_columns(log.validations.emplace_back(), ReadRow{file, i});
+  visit_validation_columns(Measure{file, rows});
+  log.validations.resize(rows);
+  in_blocks(log.validations, [&](size_t first, std::span<ValidationRecord> block) {
+    visit_validation_columns(ReadRows<ValidationRecord>{file, first, block});
+  });
   return log;
 }
 

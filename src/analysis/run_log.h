@@ -13,38 +13,38 @@ namespace heddle {
 
 /// What does not change during a run.
 struct RunLogHeader {
-  std::string config;       ///< resolved configuration, INI
+  std::string config;  ///< resolved configuration, INI
   int64_t layers = 0, loops = 0, experts = 0, top_k = 0, segments = 0;
   int64_t ranks = 0, expert_parallel = 0;
-  int64_t steps = 0;        ///< planned
+  int64_t steps = 0;  ///< planned
   int64_t warmup_steps = 0;
   double flops_per_token = 0;
 };
 
 /// One global step; numbers are over all ranks and micro-batches.
 struct StepRecord {
-  int64_t step = 0;                     ///< from 1
-  double time = 0;                      ///< Unix seconds at the end of the step
-  double loss = 0;                      ///< nats per token of the last segment that ran
+  int64_t step = 0;  ///< from 1
+  double time = 0;   ///< Unix seconds at the end of the step
+  double loss = 0;   ///< nats per token of the last segment that ran
   double learning_rate = 0;
-  double tokens = 0;                    ///< targets counted in the loss
-  double bytes = 0;                     ///< text bytes of these targets
+  double tokens = 0;  ///< targets counted in the loss
+  double bytes = 0;   ///< text bytes of these targets
   double step_seconds = 0;
-  double exchange_bytes = 0;            ///< rows handed to other ranks in this step, all ranks
-  std::vector<double> segment_loss;     ///< [segments]; NaN for a segment that did not run
-  std::vector<double> gradient_norm;    ///< [segments], before clipping
-  std::vector<int64_t> skipped;         ///< [segments] 1: no update
-  std::vector<double> state_rms;        ///< [loops] before the loop-end norm
-  std::vector<double> block_rms;        ///< [loops, layers] of the stream before the norm that ends the block
-  std::vector<int64_t> load;            ///< [loops, layers, experts] slots kept
-  std::vector<int64_t> dropped;         ///< [loops, layers]
-  std::vector<double> overlap;          ///< [loops - 1, layers]
-  std::vector<float> balance_bias;      ///< [layers, experts] after the step
+  double exchange_bytes = 0;          ///< rows handed to other ranks in this step, all ranks
+  std::vector<double> segment_loss;   ///< [segments]; NaN for a segment that did not run
+  std::vector<double> gradient_norm;  ///< [segments], before clipping
+  std::vector<int64_t> skipped;       ///< [segments] 1: no update
+  std::vector<double> state_rms;      ///< [loops] before the loop-end norm
+  std::vector<double> block_rms;      ///< [loops, layers] of the stream before the norm that ends the block
+  std::vector<int64_t> load;          ///< [loops, layers, experts] slots kept
+  std::vector<int64_t> dropped;       ///< [loops, layers]
+  std::vector<double> overlap;        ///< [loops - 1, layers]
+  std::vector<float> balance_bias;    ///< [layers, experts] after the step
 };
 
 struct ValidationRecord {
   int64_t step = 0;
-  double loss = 0;            ///< nats per token, all loops
+  double loss = 0;  ///< nats per token, all loops
   double bits_per_byte = 0;
   int64_t targets = 0;
 };
