@@ -31,7 +31,8 @@ void recording_matmul(Transpose a_transpose, Transpose b_transpose, int64_t m, i
   cpu::kernels().matmul(a_transpose, b_transpose, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 
-void recording_forward(int64_t groups, const int64_t* offsets, int64_t n, int64_t k, const float* x, const float* w, float* y) {
+void recording_forward(int64_t groups, const int64_t* offsets, int64_t n, int64_t k, const float* x, const float* w,
+                       float* y) {
   for (int64_t g = 0; g < groups; ++g) record(Transpose::kNo, Transpose::kYes, offsets[g + 1] - offsets[g], n, k);
   cpu::kernels().grouped_matmul_forward(groups, offsets, n, k, x, w, y);
 }
@@ -91,7 +92,9 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-double flops_of(const Product& p) { return 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k); }
+double flops_of(const Product& p) {
+  return 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
+}
 
 void run() {
   ModelConfig config;
@@ -167,12 +170,16 @@ void run() {
   }
   fmt::print("{} products, {:.1f} GFLOP in a step of {} tokens\n", products.size(), flops * 1e-9, kRows * kSequence);
   fmt::print("step      {:8.1f} ms\n", 1e3 * median(step_seconds));
-  fmt::print("replay    {:8.1f} ms   {:.0f} GFLOP/s\n", 1e3 * median(replay_seconds), 1e-9 * flops / median(replay_seconds));
+  fmt::print("replay    {:8.1f} ms   {:.0f} GFLOP/s\n", 1e3 * median(replay_seconds),
+             1e-9 * flops / median(replay_seconds));
   fmt::print("step / replay                     {:.2f}   (wanted: at most 2)\n", median(ratios));
-  fmt::print("replay speed / plain dnnl_sgemm   {:.2f}   (wanted: at least 0.80; plain is {}^3)\n", median(speed_ratios), kSquare);
+  fmt::print("replay speed / plain dnnl_sgemm   {:.2f}   (wanted: at least 0.80; plain is {}^3)\n",
+             median(speed_ratios), kSquare);
 }
 
 }  // namespace
 }  // namespace heddle
 
-int main() { heddle::run(); }
+int main() {
+  heddle::run();
+}

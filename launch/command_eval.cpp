@@ -25,7 +25,8 @@ int run_eval_command(Job& job, const Arguments& arguments) {
   Config config;
   config.add("device", device, {"auto", "cpu", "ref"}, "where to compute");
   config.add("json", json, "file for the results as JSON");
-  config.add("layout.expert_parallel", expert_parallel, {1, 65536, false, false}, "ranks over which the experts are split");
+  config.add("layout.expert_parallel", expert_parallel, {1, 65536, false, false},
+             "ranks over which the experts are split");
   config.add("eval.store", store_path, "token store; empty: the one the checkpoint was trained on");
   config.add("eval.part", part, {"train", "validation", "other"}, "part of the store");
   config.add("eval.loops", loops, {1, 4096, false, false}, "loop counts, comma separated; empty: the trained count");
@@ -54,17 +55,21 @@ int run_eval_command(Job& job, const Arguments& arguments) {
   options.document_mask = loaded.config.document_mask;
   store.require_part(part_of(part));
   const std::vector<EvaluationResult> results = evaluate(*loaded.model, store, part_of(part), options);
-  log_line(fmt::format("{} on the {} part of {} (trained with {} loops, depth rule {})", loaded.path, part, store.path(),
-                       loaded.config.model.loops, rule));
+  log_line(fmt::format("{} on the {} part of {} (trained with {} loops, depth rule {})", loaded.path, part,
+                       store.path(), loaded.config.model.loops, rule));
   nlohmann::json rows = nlohmann::json::array();
   for (const EvaluationResult& r : results) {
     const bool beyond = r.loops > loaded.config.model.loops;
     log_line(fmt::format("  {:>3} loops  loss {:.6f}  {:.6f} bits per byte  {} tokens{}", r.loops, r.nats_per_token,
                          r.bits_per_byte, r.targets, beyond ? "  (beyond training: the last router serves)" : ""));
-    rows.push_back({{"loops", r.loops}, {"loss", r.nats_per_token}, {"bits_per_byte", r.bits_per_byte}, {"tokens", r.targets}});
+    rows.push_back(
+        {{"loops", r.loops}, {"loss", r.nats_per_token}, {"bits_per_byte", r.bits_per_byte}, {"tokens", r.targets}});
   }
   if (!json.empty() && job.world().rank() == 0)
-    publish_text(json, nlohmann::json{{"checkpoint", loaded.path}, {"part", part}, {"depth_rule", rule}, {"results", rows}}.dump(2) + "\n");
+    publish_text(
+        json,
+        nlohmann::json{{"checkpoint", loaded.path}, {"part", part}, {"depth_rule", rule}, {"results", rows}}.dump(2) +
+            "\n");
   return static_cast<int>(ExitStatus::kOk);
 }
 

@@ -18,13 +18,15 @@ int run_generate_command(Job& job, const Arguments& arguments) {
   config.add("temperature", options.temperature, {0, 100, false, false}, "0: always the likeliest token");
   config.add("top_k", options.top_k, {0, 1e6, false, false}, "draw among so many likeliest tokens; 0: all");
   config.add("seed", seed, {0, 9e15, false, false}, "seed of the draws");
-  config.add("layout.expert_parallel", expert_parallel, {1, 65536, false, false}, "ranks over which the experts are split");
+  config.add("layout.expert_parallel", expert_parallel, {1, 65536, false, false},
+             "ranks over which the experts are split");
   if (!arguments.empty() && arguments[0] == "--help") {
     log_line("usage: heddle generate CHECKPOINT|RUN [--prompt TEXT] [--key VALUE]...\n\n" + config.help());
     return static_cast<int>(ExitStatus::kOk);
   }
   const Arguments where = config.parse(arguments);
-  if (where.size() != 1) throw UsageError("generate takes one checkpoint or run folder", "heddle generate runs/quickstart");
+  if (where.size() != 1)
+    throw UsageError("generate takes one checkpoint or run folder", "heddle generate runs/quickstart");
   LoadedModel loaded = open_model(job, where[0], static_cast<int>(expert_parallel), kernels_of_device(device));
   if (loaded.info.tokenizer.empty()) throw Error(fmt::format("'{}' holds no tokenizer", loaded.path));
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(loaded.info.tokenizer, loaded.path);
@@ -35,8 +37,9 @@ int run_generate_command(Job& job, const Arguments& arguments) {
   for (const uint32_t id : tokenizer->encode(prompt)) ids.push_back(id);
   if (ids.empty()) {
     if (loaded.config.document_mask)
-      throw UsageError("an empty prompt: this model was trained with data.document_mask and never saw what follows an end mark",
-                       "give the first words: --prompt \"It was\"");
+      throw UsageError(
+          "an empty prompt: this model was trained with data.document_mask and never saw what follows an end mark",
+          "give the first words: --prompt \"It was\"");
     ids.push_back(options.stop_token);
   }
   const std::vector<int64_t> drawn = generate(*loaded.model, ids, options);

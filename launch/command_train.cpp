@@ -24,11 +24,12 @@ int run_train_command(Job& job, const Arguments& arguments) {
   const TrainOutcome outcome = train(job, settings, resolved, kernels_of_device(settings.device));
   if (!settings.summary.empty() && job.world().rank() == 0)
     publish_text(settings.summary, nlohmann::json{{"steps", outcome.steps_done},
-                                         {"validation_bits_per_byte", outcome.validation_bits_per_byte},
-                                         {"tokens_per_second", outcome.tokens_per_second},
-                                         {"peak_bytes", outcome.peak_bytes},
-                                         {"checkpoint", outcome.checkpoint}}
-                                  .dump(2) + "\n");
+                                                  {"validation_bits_per_byte", outcome.validation_bits_per_byte},
+                                                  {"tokens_per_second", outcome.tokens_per_second},
+                                                  {"peak_bytes", outcome.peak_bytes},
+                                                  {"checkpoint", outcome.checkpoint}}
+                                           .dump(2) +
+                                       "\n");
   return static_cast<int>(ExitStatus::kOk);
 }
 

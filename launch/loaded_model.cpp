@@ -14,7 +14,9 @@ std::string checkpoint_of(const std::string& where) {
   if (!fs::is_directory(where)) return where;
   std::vector<std::string> ignored;
   const std::optional<std::string> newest = newest_checkpoint((fs::path(where) / "checkpoints").string(), &ignored);
-  if (!newest) throw Error(fmt::format("the run '{}' has no complete checkpoint", where), "give a run's folder or a checkpoint file");
+  if (!newest)
+    throw Error(fmt::format("the run '{}' has no complete checkpoint", where),
+                "give a run's folder or a checkpoint file");
   return *newest;
 }
 
@@ -28,8 +30,8 @@ LoadedModel open_model(Job& job, const std::string& where, int expert_parallel, 
   loaded.config.declare(keys);
   keys.parse_text(loaded.info.config, loaded.path);
   loaded.config.validate();
-  loaded.config.model.vocabulary_size = static_cast<int64_t>(
-      h5::File(loaded.path, h5::File::Mode::kRead).extent("/model/embed_tokens.weight").at(0));
+  loaded.config.model.vocabulary_size =
+      static_cast<int64_t>(h5::File(loaded.path, h5::File::Mode::kRead).extent("/model/embed_tokens.weight").at(0));
   check_layout(job.world().size(), expert_parallel, loaded.config.model.moe.experts);
   loaded.groups = std::make_unique<ProcessGroups>(job.world(), expert_parallel);
   loaded.model = std::make_unique<Loom>(loaded.config.model, *loaded.groups, kernels);

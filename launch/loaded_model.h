@@ -10,9 +10,9 @@
 namespace heddle {
 
 struct LoadedModel {
-  std::string path;                      ///< of the checkpoint
+  std::string path;  ///< of the checkpoint
   CheckpointInfo info;
-  TrainConfig config;                    ///< of the run that wrote it
+  TrainConfig config;  ///< of the run that wrote it
   std::unique_ptr<ProcessGroups> groups;
   std::unique_ptr<Loom> model;
 };

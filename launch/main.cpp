@@ -1,4 +1,5 @@
-// heddle: one program, one file per subcommand. This is the one place that turns an error into the end of the whole job.
+// heddle: one program, one file per subcommand. This is the one place that turns an error into the end of the whole
+// job.
 #include <cstdio>
 #include <exception>
 
@@ -31,8 +32,9 @@ exit status: 0 fine, 1 the work failed, 2 wrong usage or configuration, 3 verify
 int run_alone(const std::string& command, const Arguments& arguments) {
   const LauncherEnvironment launcher = launcher_environment();
   if (launcher.present && launcher.size > 1)
-    throw UsageError(fmt::format("heddle {} works alone, but {} says {} processes", command, launcher.variable, launcher.size),
-                     "start it without mpirun");
+    throw UsageError(
+        fmt::format("heddle {} works alone, but {} says {} processes", command, launcher.variable, launcher.size),
+        "start it without mpirun");
   return command == "data" ? run_data_command(arguments) : run_diagnose_command(arguments);
 }
 
@@ -49,7 +51,8 @@ bool needs_job(const std::string& command) {
 
 std::string text_of(const std::exception& error) {
   const auto* ours = dynamic_cast<const Error*>(&error);
-  return ours == nullptr || ours->hint().empty() ? error.what() : fmt::format("{}\n  hint: {}", error.what(), ours->hint());
+  return ours == nullptr || ours->hint().empty() ? error.what()
+                                                 : fmt::format("{}\n  hint: {}", error.what(), ours->hint());
 }
 
 ExitStatus status_of(const std::exception& error) {
@@ -65,7 +68,8 @@ int run(const Arguments& all) {
   const Arguments arguments(all.begin() + 1, all.end());
   try {
     if (command == "data" || command == "diagnose") return run_alone(command, arguments);
-    if (!needs_job(command)) throw UsageError(fmt::format("there is no command '{}'", command), "heddle --help lists them");
+    if (!needs_job(command))
+      throw UsageError(fmt::format("there is no command '{}'", command), "heddle --help lists them");
   } catch (const std::exception& error) {
     log_error(text_of(error));
     return static_cast<int>(status_of(error));
@@ -91,4 +95,6 @@ const Kernels& kernels_of_device(const std::string& device) {
 
 }  // namespace heddle
 
-int main(int argc, char** argv) { return heddle::run(heddle::Arguments(argv + 1, argv + argc)); }
+int main(int argc, char** argv) {
+  return heddle::run(heddle::Arguments(argv + 1, argv + argc));
+}

@@ -7,8 +7,7 @@
 namespace heddle {
 
 int64_t capacity_slots(double factor, int64_t tokens, int64_t k, int64_t experts) {
-  const double slots =
-      factor * static_cast<double>(tokens) * static_cast<double>(k) / static_cast<double>(experts);
+  const double slots = factor * static_cast<double>(tokens) * static_cast<double>(k) / static_cast<double>(experts);
   return std::max<int64_t>(1, static_cast<int64_t>(std::floor(slots)));
 }
 

@@ -4,7 +4,9 @@ namespace heddle {
 
 namespace {
 
-Tensor exchange_buffer(int64_t rows, int64_t width) { return Tensor::empty({rows, width}, Purpose::kExchange); }
+Tensor exchange_buffer(int64_t rows, int64_t width) {
+  return Tensor::empty({rows, width}, Purpose::kExchange);
+}
 
 /// Rows from their tokens' owner to the experts' owners; width floats per row.
 Tensor send_to_experts(const Kernels& k, Communicator& group, const RoutePlan& plan, const Tensor& x) {
@@ -18,7 +20,8 @@ Tensor send_to_experts(const Kernels& k, Communicator& group, const RoutePlan& p
 }
 
 /// The same rows the other way, summed per token into out [N,D].
-void return_to_tokens(const Kernels& k, Communicator& group, const RoutePlan& plan, const Tensor& rows, GradientOut out) {
+void return_to_tokens(const Kernels& k, Communicator& group, const RoutePlan& plan, const Tensor& rows,
+                      GradientOut out) {
   const int64_t width = rows.dim(1);
   const Tensor returned = exchange_buffer(static_cast<int64_t>(plan.sent_token.size()), width);
   group.exchange_rows(rows.f32(), plan.receive_rows, returned.f32(), plan.send_rows,
@@ -42,8 +45,8 @@ Variable dispatch(Tape& tape, Communicator& group, const std::shared_ptr<const R
       if (!dy.defined()) return;
       if (plan->local()) {
         const GradientOut dx = gradient_out(x_slot);
-        k.sum_slots(plan->tokens, width, plan->row_begin.data(), plan->row_slot.data(), nullptr, dy.f32(), dx.accumulate,
-                    dx.data);
+        k.sum_slots(plan->tokens, width, plan->row_begin.data(), plan->row_slot.data(), nullptr, dy.f32(),
+                    dx.accumulate, dx.data);
         return;
       }
       const Tensor drows = exchange_buffer(plan->received_rows, width);

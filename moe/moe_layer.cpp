@@ -37,9 +37,8 @@ Variable moe_forward(Tape& tape, ProcessGroups& groups, const MoeConfig& config,
   Communicator& group = groups.expert_parallel();
   const auto plan = make_route_plan(group, config.experts, chosen.index, chosen.keep, chosen.weights);
   const Variable rows = dispatch(tape, group, plan, x);
-  const Variable hidden =
-      swiglu(tape, grouped_linear(tape, rows, tape.parameter(*p.gate_proj), plan->expert_offsets),
-             grouped_linear(tape, rows, tape.parameter(*p.up_proj), plan->expert_offsets));
+  const Variable hidden = swiglu(tape, grouped_linear(tape, rows, tape.parameter(*p.gate_proj), plan->expert_offsets),
+                                 grouped_linear(tape, rows, tape.parameter(*p.up_proj), plan->expert_offsets));
   const Variable expert_out = grouped_linear(tape, hidden, tape.parameter(*p.down_proj), plan->expert_offsets);
   Variable out = combine(tape, group, plan, expert_out, weights);
   if (p.shared_gate_proj != nullptr) {

@@ -11,24 +11,24 @@
 namespace heddle {
 
 struct MoeConfig {
-  int64_t experts = 0;              ///< E routed experts, in total over all ranks
-  int64_t top_k = 0;                ///< k routed experts per token
-  int64_t shared_experts = 0;       ///< Es
-  int64_t intermediate = 0;         ///< F, width of one expert
-  bool renormalise = true;          ///< weights of the chosen sum to one
-  double capacity_factor = 0;       ///< 0: dropless
+  int64_t experts = 0;         ///< E routed experts, in total over all ranks
+  int64_t top_k = 0;           ///< k routed experts per token
+  int64_t shared_experts = 0;  ///< Es
+  int64_t intermediate = 0;    ///< F, width of one expert
+  bool renormalise = true;     ///< weights of the chosen sum to one
+  double capacity_factor = 0;  ///< 0: dropless
   CapacityScope capacity_scope = CapacityScope::kRank;
 };
 
 struct MoeParameters {
-  std::vector<Parameter*> routers;              ///< one [E,D] per loop
-  Parameter* gate_proj = nullptr;               ///< [E,F,D], this rank's experts
-  Parameter* up_proj = nullptr;                 ///< [E,F,D]
-  Parameter* down_proj = nullptr;               ///< [E,D,F]
-  Parameter* shared_gate_proj = nullptr;        ///< [Es*F,D]; null without shared experts
-  Parameter* shared_up_proj = nullptr;          ///< [Es*F,D]
-  Parameter* shared_down_proj = nullptr;        ///< [D,Es*F]
-  Tensor balance_bias;                          ///< [E], added for the choice only, not trained by gradients
+  std::vector<Parameter*> routers;        ///< one [E,D] per loop
+  Parameter* gate_proj = nullptr;         ///< [E,F,D], this rank's experts
+  Parameter* up_proj = nullptr;           ///< [E,F,D]
+  Parameter* down_proj = nullptr;         ///< [E,D,F]
+  Parameter* shared_gate_proj = nullptr;  ///< [Es*F,D]; null without shared experts
+  Parameter* shared_up_proj = nullptr;    ///< [Es*F,D]
+  Parameter* shared_down_proj = nullptr;  ///< [D,Es*F]
+  Tensor balance_bias;                    ///< [E], added for the choice only, not trained by gradients
 };
 
 /// What was decided for the tokens of this rank in one visit.

@@ -3,8 +3,8 @@
 //
 // A token travels once to every rank that owns at least one of its chosen experts, however many live there. Slots are
 // (token, choice) pairs that were not dropped. The sender lists, per destination rank, the rows it sends (tokens in
-// rising order) and the slots (by expert, then token); the receiver orders all slots it got by expert, then source rank,
-// then token, so that each local expert owns a contiguous range.
+// rising order) and the slots (by expert, then token); the receiver orders all slots it got by expert, then source
+// rank, then token, so that each local expert owns a contiguous range.
 #pragma once
 
 #include <cstdint>
@@ -19,25 +19,25 @@ namespace heddle {
 struct RoutePlan {
   // Sender: this rank's tokens.
   int64_t tokens = 0;
-  int64_t choices = 0;                    ///< k, slots per token
-  std::vector<int64_t> send_rows;         ///< rows per destination rank
-  std::vector<int64_t> send_slots;        ///< slots per destination rank
-  std::vector<int64_t> sent_token;        ///< token of each sent row
-  std::vector<int64_t> token_begin;       ///< [tokens + 1]: the sent rows of token n are token_sent[token_begin[n] ..)
+  int64_t choices = 0;               ///< k, slots per token
+  std::vector<int64_t> send_rows;    ///< rows per destination rank
+  std::vector<int64_t> send_slots;   ///< slots per destination rank
+  std::vector<int64_t> sent_token;   ///< token of each sent row
+  std::vector<int64_t> token_begin;  ///< [tokens + 1]: the sent rows of token n are token_sent[token_begin[n] ..)
   std::vector<int64_t> token_sent;
-  std::vector<int64_t> sent_slot;         ///< token * choices + choice of each sent slot
+  std::vector<int64_t> sent_slot;  ///< token * choices + choice of each sent slot
 
   // Receiver: rows and slots for the experts of this rank.
-  std::vector<int64_t> receive_rows;      ///< rows per source rank
-  std::vector<int64_t> receive_slots;     ///< slots per source rank
+  std::vector<int64_t> receive_rows;   ///< rows per source rank
+  std::vector<int64_t> receive_slots;  ///< slots per source rank
   int64_t received_rows = 0;
   int64_t received_slots = 0;
   std::shared_ptr<const std::vector<int64_t>> expert_offsets;  ///< [local experts + 1], in slots
-  std::vector<int64_t> slot_row;          ///< received row that each slot (expert order) reads
-  std::vector<int64_t> slot_arrival;      ///< position of each slot (expert order) in arrival order
-  std::vector<int64_t> row_begin;         ///< [received_rows + 1]: slots of row r are row_slot[row_begin[r] ..)
+  std::vector<int64_t> slot_row;                               ///< received row that each slot (expert order) reads
+  std::vector<int64_t> slot_arrival;  ///< position of each slot (expert order) in arrival order
+  std::vector<int64_t> row_begin;     ///< [received_rows + 1]: slots of row r are row_slot[row_begin[r] ..)
   std::vector<int64_t> row_slot;
-  std::vector<float> slot_weight;         ///< mixing weight of each slot, expert order
+  std::vector<float> slot_weight;  ///< mixing weight of each slot, expert order
 
   bool local() const { return send_rows.size() == 1; }  ///< one rank: rows are the tokens themselves, nothing travels
 };

@@ -19,7 +19,8 @@ Variable rotary(Tape& tape, const Variable& x, int64_t head_dim, const Tensor& p
     tape.on_backward([&k = tape.kernels(), heads, head_dim, position, table, x_slot = x.slot, y_slot = y.slot] {
       Tensor dy = take_gradient(y_slot);
       if (!dy.defined()) return;
-      k.rotary(dy.dim(0), heads, head_dim, position.i32(), table.cosine.f32(), table.sine.f32(), true, dy.f32(), dy.f32());
+      k.rotary(dy.dim(0), heads, head_dim, position.i32(), table.cosine.f32(), table.sine.f32(), true, dy.f32(),
+               dy.f32());
       pass_gradient(k, x_slot, std::move(dy));
     });
   }

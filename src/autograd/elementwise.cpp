@@ -79,13 +79,13 @@ Variable residual_add(Tape& tape, const Variable& stream, float scale, const Var
   tape.kernels().linear_combination(stream.value.count(), 1.0F, stream.value.f32(), scale, branch.value.f32(),
                                     out.value.f32());
   if (out.wants_gradient()) {
-    tape.on_backward([&k = tape.kernels(), scale, stream_slot = stream.slot, branch_slot = branch.slot,
-                      out_slot = out.slot] {
-      Tensor dout = take_gradient(out_slot);
-      if (!dout.defined()) return;
-      if (branch_slot != nullptr) pass_gradient(k, branch_slot, scaled(k, dout, scale));
-      pass_gradient(k, stream_slot, std::move(dout));
-    });
+    tape.on_backward(
+        [&k = tape.kernels(), scale, stream_slot = stream.slot, branch_slot = branch.slot, out_slot = out.slot] {
+          Tensor dout = take_gradient(out_slot);
+          if (!dout.defined()) return;
+          if (branch_slot != nullptr) pass_gradient(k, branch_slot, scaled(k, dout, scale));
+          pass_gradient(k, stream_slot, std::move(dout));
+        });
   }
   return out;
 }
@@ -96,15 +96,15 @@ Variable looping_residual(Tape& tape, const Variable& stream, const Variable& br
   const bool had_local = a.n_local.value.defined(), had_global = a.n_global.value.defined();
   a.d_local = had_local ? beta_local * a.d_local + 1 : 1;
   a.d_global = had_global ? beta_global * a.d_global + 1 : 1;
-  const LoopingResidualCoefficients c{branch_scale, static_cast<float>(beta_local),
-                                      static_cast<float>(1 / std::max(a.d_local, kSmallestDenominator)),
-                                      static_cast<float>(beta_global),
-                                      static_cast<float>(1 / std::max(a.d_global, kSmallestDenominator))};
+  const LoopingResidualCoefficients c{
+      branch_scale, static_cast<float>(beta_local), static_cast<float>(1 / std::max(a.d_local, kSmallestDenominator)),
+      static_cast<float>(beta_global), static_cast<float>(1 / std::max(a.d_global, kSmallestDenominator))};
   const Variable local_in = a.n_local, global_in = a.n_global;
   const Shape& shape = stream.value.shape();
   a.n_local = tape.result(Tensor::empty(shape, Purpose::kActivations), {&branch, &local_in});
   a.n_global = tape.result(Tensor::empty(shape, Purpose::kActivations), {&branch, &local_in, &global_in});
-  const Variable out = tape.result(Tensor::empty(shape, Purpose::kActivations), {&stream, &branch, &local_in, &global_in});
+  const Variable out =
+      tape.result(Tensor::empty(shape, Purpose::kActivations), {&stream, &branch, &local_in, &global_in});
   tape.kernels().looping_residual_forward(out.value.count(), c, stream.value.f32(), branch.value.f32(),
                                           local_in.value.f32(), global_in.value.f32(), a.n_local.value.f32(),
                                           a.n_global.value.f32(), out.value.f32());
@@ -117,7 +117,8 @@ Variable looping_residual(Tape& tape, const Variable& stream, const Variable& br
       if (!dout.defined()) return;
       Tensor dbranch = Tensor::empty(dout.shape(), Purpose::kActivations);
       Tensor dlocal_in, dglobal_in;
-      if (local_in != nullptr) dlocal_in = dlocal.defined() ? dlocal : Tensor::empty(dout.shape(), Purpose::kActivations);
+      if (local_in != nullptr)
+        dlocal_in = dlocal.defined() ? dlocal : Tensor::empty(dout.shape(), Purpose::kActivations);
       if (global_in != nullptr)
         dglobal_in = dglobal.defined() ? dglobal : Tensor::empty(dout.shape(), Purpose::kActivations);
       k.looping_residual_backward(dout.count(), c, dout.f32(), dlocal.f32(), dglobal.f32(), dbranch.f32(),

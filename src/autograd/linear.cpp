@@ -5,11 +5,13 @@ namespace heddle {
 
 namespace {
 
-Tensor activations(Shape shape) { return Tensor::empty(std::move(shape), Purpose::kActivations); }
+Tensor activations(Shape shape) {
+  return Tensor::empty(std::move(shape), Purpose::kActivations);
+}
 
 /// Gradients of y = x W^T given dy [N,M].
-void linear_backward(const Kernels& k, const Tensor& x, const Tensor& weight, const Tensor& dy, const SlotPointer& x_slot,
-                     const SlotPointer& weight_slot) {
+void linear_backward(const Kernels& k, const Tensor& x, const Tensor& weight, const Tensor& dy,
+                     const SlotPointer& x_slot, const SlotPointer& weight_slot) {
   const int64_t n = dy.dim(0), m = weight.dim(0), width = weight.dim(1);
   if (const GradientOut dw = gradient_out(weight_slot))
     k.matmul(Transpose::kYes, Transpose::kNo, m, width, n, 1, dy.f32(), m, x.f32(), width, dw.accumulate ? 1.0F : 0.0F,
@@ -41,8 +43,8 @@ Variable linear(Tape& tape, const Variable& x, const Variable& weight) {
   require(x.value.dim(1) == width, "linear: x {} with weight {}", shape_text(x.value.shape()),
           shape_text(weight.value.shape()));
   const Variable y = tape.result(activations({n, m}), {&x, &weight});
-  tape.kernels().matmul(Transpose::kNo, Transpose::kYes, n, m, width, 1, x.value.f32(), width, weight.value.f32(), width,
-                        0, y.value.f32(), m);
+  tape.kernels().matmul(Transpose::kNo, Transpose::kYes, n, m, width, 1, x.value.f32(), width, weight.value.f32(),
+                        width, 0, y.value.f32(), m);
   if (y.wants_gradient()) {
     tape.on_backward([&k = tape.kernels(), x = x.value, weight = weight.value, x_slot = x.slot,
                       weight_slot = weight.slot, y_slot = y.slot] {
@@ -58,8 +60,8 @@ Variable linear_add(Tape& tape, const Variable& base, const Variable& x, const V
   require(base.value.dim(0) == n && base.value.dim(1) == m, "linear_add: base {} for a product of {} by {}",
           shape_text(base.value.shape()), n, m);
   const Variable y = tape.result(base.value, {&base, &x, &weight});
-  tape.kernels().matmul(Transpose::kNo, Transpose::kYes, n, m, width, 1, x.value.f32(), width, weight.value.f32(), width,
-                        1, y.value.f32(), m);
+  tape.kernels().matmul(Transpose::kNo, Transpose::kYes, n, m, width, 1, x.value.f32(), width, weight.value.f32(),
+                        width, 1, y.value.f32(), m);
   if (y.wants_gradient()) {
     tape.on_backward([&k = tape.kernels(), x = x.value, weight = weight.value, base_slot = base.slot, x_slot = x.slot,
                       weight_slot = weight.slot, y_slot = y.slot] {
@@ -89,7 +91,8 @@ Variable grouped_linear(Tape& tape, const Variable& x, const Variable& weight,
       if (const GradientOut dw = gradient_out(weight_slot))
         k.grouped_matmul_weight_gradient(g, offsets->data(), rows, columns, dy.f32(), x.f32(), dw.accumulate, dw.data);
       if (const GradientOut dx = gradient_out(x_slot))
-        k.grouped_matmul_input_gradient(g, offsets->data(), rows, columns, dy.f32(), weight.f32(), dx.accumulate, dx.data);
+        k.grouped_matmul_input_gradient(g, offsets->data(), rows, columns, dy.f32(), weight.f32(), dx.accumulate,
+                                        dx.data);
     });
   }
   return y;

@@ -12,7 +12,7 @@ namespace heddle {
 enum class Sharing { kReplicated, kExpert };
 
 struct Parameter {
-  std::string name;           ///< as in files, e.g. "core.0.attn.q_proj.weight"
+  std::string name;  ///< as in files, e.g. "core.0.attn.q_proj.weight"
   Shape global_shape;
   Sharing sharing = Sharing::kReplicated;
   int64_t first = 0;          ///< first index of the first axis that this rank holds (experts only)

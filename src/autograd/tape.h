@@ -1,6 +1,7 @@
 // The tape: a record of what was computed, unwound once to give gradients. An operation computes its value at once and,
-// while the tape records, leaves a closure that turns the gradient of its output into gradients of its inputs. A closure
-// is destroyed right after it ran, and with it the tensors it had saved: the peak is one segment, never the whole run.
+// while the tape records, leaves a closure that turns the gradient of its output into gradients of its inputs. A
+// closure is destroyed right after it ran, and with it the tensors it had saved: the peak is one segment, never the
+// whole run.
 //
 // Rules for operations:
 // - capture only the tensors that the backward pass reads, and gradient slots, not variables;

@@ -12,7 +12,7 @@ struct AttentionShape {
   int64_t query_heads = 0;  ///< a multiple of kv_heads; query head h reads key-value head h / (query_heads / kv_heads)
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
-  float scale = 0;          ///< multiplies q.k, usually 1/sqrt(head_dim)
+  float scale = 0;  ///< multiplies q.k, usually 1/sqrt(head_dim)
 };
 
 /// Floats of scratch memory that forward and backward want (the larger of the two).

@@ -13,7 +13,8 @@ using Matmul = void(Transpose a_transpose, Transpose b_transpose, int64_t m, int
                     const float* a, int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc);
 
 /// Products of the rows of each group with the group's own matrix; group g owns rows offsets[g] .. offsets[g+1]
-/// (offsets has groups + 1 entries, ascending, on the host). A group without rows writes nothing in the first two forms.
+/// (offsets has groups + 1 entries, ascending, on the host). A group without rows writes nothing in the first two
+/// forms.
 
 /// y[rows,n] = x[rows,k] w[g]^T, w [groups,n,k].
 using GroupedMatmulForward = void(int64_t groups, const int64_t* offsets, int64_t n, int64_t k, const float* x,

@@ -1,5 +1,5 @@
-// Moving rows between token order and expert order. Slots are (token, expert) pairs; slot_row tells the row a slot reads.
-// The way back is given as lists: row r owns entries row_begin[r] .. row_begin[r+1] of `slot`.
+// Moving rows between token order and expert order. Slots are (token, expert) pairs; slot_row tells the row a slot
+// reads. The way back is given as lists: row r owns entries row_begin[r] .. row_begin[r+1] of `slot`.
 #pragma once
 
 #include "kernels/types.h"

@@ -23,8 +23,8 @@ double forward_flops_per_token(const ModelConfig& m, int64_t sequence, int64_t l
   const double projections = d * (3 * query + 2 * kv);
   const double scores = 2 * query * static_cast<double>(sequence + 1) / 2;  // q.k and p.v over (S + 1) / 2 keys
   const double router = static_cast<double>(m.moe.experts) * d;
-  const double experts = static_cast<double>(m.moe.top_k + m.moe.shared_experts) * 3 * d *
-                         static_cast<double>(m.moe.intermediate);
+  const double experts =
+      static_cast<double>(m.moe.top_k + m.moe.shared_experts) * 3 * d * static_cast<double>(m.moe.intermediate);
   const double visit = projections + scores + router + experts;
   const double head = static_cast<double>(m.vocabulary_size) * d;
   return 2 * (static_cast<double>(m.layers * loops) * visit + static_cast<double>(heads) * head);

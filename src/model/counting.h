@@ -7,17 +7,15 @@
 namespace heddle {
 
 struct ParameterCount {
-  int64_t embedding = 0;   ///< V D
-  int64_t head = 0;        ///< V D
-  int64_t attention = 0;   ///< all layers
-  int64_t routers = 0;     ///< all layers and loops: the only part that grows with R
+  int64_t embedding = 0;  ///< V D
+  int64_t head = 0;       ///< V D
+  int64_t attention = 0;  ///< all layers
+  int64_t routers = 0;    ///< all layers and loops: the only part that grows with R
   int64_t routed_experts = 0;
   int64_t shared_experts = 0;
   int64_t norms = 0;
-  int64_t total() const {
-    return embedding + head + attention + routers + routed_experts + shared_experts + norms;
-  }
-  int64_t active = 0;      ///< used by one token in one visit of every layer: k of E experts, one router per layer
+  int64_t total() const { return embedding + head + attention + routers + routed_experts + shared_experts + norms; }
+  int64_t active = 0;  ///< used by one token in one visit of every layer: k of E experts, one router per layer
 };
 ParameterCount count_parameters(const ModelConfig& model);
 

@@ -6,7 +6,9 @@
 
 namespace heddle {
 
-std::string Loom::balance_bias_name(int64_t layer) { return fmt::format("core.{}.moe.balance_bias", layer); }
+std::string Loom::balance_bias_name(int64_t layer) {
+  return fmt::format("core.{}.moe.balance_bias", layer);
+}
 
 Loom::Loom(const ModelConfig& config, ProcessGroups& groups, const Kernels& kernels)
     : config_(config), groups_(groups), kernels_(kernels) {
@@ -72,12 +74,15 @@ LoopCarry Loom::detach(const LoopState& state) {
 
 Variable Loom::attention_branch(Tape& tape, const Layer& layer, const TokenBatch& batch, const Variable& z) {
   const float eps = static_cast<float>(config_.norm_eps);
-  const AttentionShape shape{batch.rows,       batch.sequence,   config_.query_heads,
-                             config_.kv_heads, config_.head_dim, static_cast<float>(1 / std::sqrt(static_cast<double>(config_.head_dim)))};
+  const AttentionShape shape{
+      batch.rows,       batch.sequence,   config_.query_heads,
+      config_.kv_heads, config_.head_dim, static_cast<float>(1 / std::sqrt(static_cast<double>(config_.head_dim)))};
   const RotaryTable& table = rotary_table(batch.sequence);
   const Variable h = rmsnorm(tape, z, {}, eps);
-  const Variable q = rotary(tape, linear(tape, h, tape.parameter(*layer.q_proj)), config_.head_dim, batch.position, table);
-  const Variable k = rotary(tape, linear(tape, h, tape.parameter(*layer.k_proj)), config_.head_dim, batch.position, table);
+  const Variable q =
+      rotary(tape, linear(tape, h, tape.parameter(*layer.q_proj)), config_.head_dim, batch.position, table);
+  const Variable k =
+      rotary(tape, linear(tape, h, tape.parameter(*layer.k_proj)), config_.head_dim, batch.position, table);
   const Variable v = linear(tape, h, tape.parameter(*layer.v_proj));
   const Variable gate = linear(tape, h, tape.parameter(*layer.g_proj));
   const Variable heads = attention(tape, shape, q, k, v, batch.document_start);

@@ -53,7 +53,7 @@ class Loom {
   void initialise(uint64_t seed);
 
   struct Options {
-    int64_t constants_loops = 0;          ///< R in gamma; 0: the configured count
+    int64_t constants_loops = 0;  ///< R in gamma; 0: the configured count
     bool use_capacity = true;
     ForwardObserver* observer = nullptr;
   };

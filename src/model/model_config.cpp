@@ -47,9 +47,10 @@ void ModelConfig::validate() {
                      fmt::format("use {}", head_dim + 1));
   const double never_binds = static_cast<double>(moe.experts) / static_cast<double>(moe.top_k);
   if (moe.capacity_factor >= never_binds)
-    throw UsageError(fmt::format("moe.capacity_factor = {} never binds: from E/k = {} on an expert could take every token",
-                                 moe.capacity_factor, never_binds),
-                     "use 1 to 2, or 0 for dropless");
+    throw UsageError(
+        fmt::format("moe.capacity_factor = {} never binds: from E/k = {} on an expert could take every token",
+                    moe.capacity_factor, never_binds),
+        "use 1 to 2, or 0 for dropless");
   moe.capacity_scope = capacity_scope == "global" ? CapacityScope::kGlobal : CapacityScope::kRank;
 }
 

@@ -10,17 +10,17 @@
 namespace heddle {
 
 struct ModelConfig {
-  int64_t vocabulary_size = 0;   ///< V; 0 in a training configuration: taken from the token store
-  int64_t hidden_size = 128;     ///< D
-  int64_t layers = 2;            ///< L, stored layers of the core
-  int64_t loops = 3;             ///< R, visits of the core
+  int64_t vocabulary_size = 0;  ///< V; 0 in a training configuration: taken from the token store
+  int64_t hidden_size = 128;    ///< D
+  int64_t layers = 2;           ///< L, stored layers of the core
+  int64_t loops = 3;            ///< R, visits of the core
   int64_t query_heads = 4;
   int64_t kv_heads = 2;
   int64_t head_dim = 32;
   double norm_eps = 1e-6;
   double rope_theta = 10000;
-  double residual_lambda = 0.5;       ///< gamma = residual_lambda / (R sqrt(L))
-  double reinjection_lambda = 0.5;    ///< g_t = clip(reinjection_lambda / (t sqrt(L)), 0, 1), t >= 2
+  double residual_lambda = 0.5;     ///< gamma = residual_lambda / (R sqrt(L))
+  double reinjection_lambda = 0.5;  ///< g_t = clip(reinjection_lambda / (t sqrt(L)), 0, 1), t >= 2
   double ema_beta_local = 0.5;
   double ema_beta_global = 0.5;
   std::string capacity_scope = "rank";

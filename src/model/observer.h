@@ -10,12 +10,12 @@ namespace heddle {
 /// One visit of one layer, loop and layer from 0.
 struct BlockView {
   int64_t loop = 0, layer = 0;
-  double branch_scale = 0;                            ///< gamma
-  const Tensor& attention_branch;                     ///< [N,D] attention output before gamma
-  const LoopingAccumulators& accumulators;            ///< after this block's update
-  const Tensor& moe_branch;                           ///< [N,D] before its norm and gamma
-  const Tensor& layer_state;                          ///< [N,D] after the block norm
-  const Tensor& inverse_rms;                          ///< [N] 1 / RMS of the stream that the block norm received
+  double branch_scale = 0;                  ///< gamma
+  const Tensor& attention_branch;           ///< [N,D] attention output before gamma
+  const LoopingAccumulators& accumulators;  ///< after this block's update
+  const Tensor& moe_branch;                 ///< [N,D] before its norm and gamma
+  const Tensor& layer_state;                ///< [N,D] after the block norm
+  const Tensor& inverse_rms;                ///< [N] 1 / RMS of the stream that the block norm received
   const Routing& routing;
 };
 

@@ -6,7 +6,8 @@ namespace heddle {
 
 void reduce_gradients(ParameterSet& parameters, ProcessGroups& groups) {
   if (groups.world().size() > 1)
-    for (const std::span<float> run : parameters.gradient_runs(Sharing::kReplicated)) groups.world().all_reduce_sum(run);
+    for (const std::span<float> run : parameters.gradient_runs(Sharing::kReplicated))
+      groups.world().all_reduce_sum(run);
   if (groups.expert_replicas().size() > 1)
     for (const std::span<float> run : parameters.gradient_runs(Sharing::kExpert))
       groups.expert_replicas().all_reduce_sum(run);

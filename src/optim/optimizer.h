@@ -13,8 +13,8 @@ namespace heddle {
 struct OptimizerConfig {
   std::string name = "adamw";  ///< adamw | sgd
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8;
-  double momentum = 0.9;       ///< sgd
-  double weight_decay = 0.1;   ///< decoupled, on every tensor (the LOOM recipe)
+  double momentum = 0.9;      ///< sgd
+  double weight_decay = 0.1;  ///< decoupled, on every tensor (the LOOM recipe)
 };
 
 class Optimizer {

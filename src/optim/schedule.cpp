@@ -8,7 +8,9 @@ namespace heddle {
 
 namespace {
 /// Round half to even; nearbyint does so in the default rounding mode.
-int64_t round_half_even(double value) { return static_cast<int64_t>(std::nearbyint(value)); }
+int64_t round_half_even(double value) {
+  return static_cast<int64_t>(std::nearbyint(value));
+}
 }  // namespace
 
 int64_t WsdSchedule::warmup_steps() const {

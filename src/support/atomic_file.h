@@ -1,4 +1,5 @@
-// Publishing a file: write aside, flush, rename, and flush the folder, so that a reader sees the old one or the new one.
+// Publishing a file: write aside, flush, rename, and flush the folder, so that a reader sees the old one or the new
+// one.
 #pragma once
 
 #include <functional>

@@ -12,9 +12,9 @@ namespace heddle {
 /// Exit statuses of the program.
 enum class ExitStatus : int {
   kOk = 0,
-  kFailure = 1,      ///< the work failed (an exception, a lost rank, a failed check)
-  kUsage = 2,        ///< the command line or the configuration is wrong
-  kMismatch = 3,     ///< verify or diagnose ran to its end and found what it looks for
+  kFailure = 1,   ///< the work failed (an exception, a lost rank, a failed check)
+  kUsage = 2,     ///< the command line or the configuration is wrong
+  kMismatch = 3,  ///< verify or diagnose ran to its end and found what it looks for
 };
 
 /// An error with an optional hint. Bad user input always ends here, never in an assert. One place (launch/main.cpp)

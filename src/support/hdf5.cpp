@@ -30,14 +30,22 @@ class Handle {
 
 hid_t native(Type type) {
   switch (type) {
-    case Type::kFloat32: return H5T_NATIVE_FLOAT;
-    case Type::kFloat64: return H5T_NATIVE_DOUBLE;
-    case Type::kInt32: return H5T_NATIVE_INT32;
-    case Type::kInt64: return H5T_NATIVE_INT64;
-    case Type::kUint8: return H5T_NATIVE_UINT8;
-    case Type::kUint16: return H5T_NATIVE_UINT16;
-    case Type::kUint32: return H5T_NATIVE_UINT32;
-    case Type::kUint64: return H5T_NATIVE_UINT64;
+    case Type::kFloat32:
+      return H5T_NATIVE_FLOAT;
+    case Type::kFloat64:
+      return H5T_NATIVE_DOUBLE;
+    case Type::kInt32:
+      return H5T_NATIVE_INT32;
+    case Type::kInt64:
+      return H5T_NATIVE_INT64;
+    case Type::kUint8:
+      return H5T_NATIVE_UINT8;
+    case Type::kUint16:
+      return H5T_NATIVE_UINT16;
+    case Type::kUint32:
+      return H5T_NATIVE_UINT32;
+    case Type::kUint64:
+      return H5T_NATIVE_UINT64;
   }
   return -1;
 }
@@ -74,13 +82,18 @@ File::File(const std::string& path, Mode mode) : path_(path) {
   if (mode == Mode::kCreate) {
     H5Pset_libver_bounds(access.get(), H5F_LIBVER_LATEST, H5F_LIBVER_LATEST);
     id_ = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get());
-    if (id_ < 0) throw Error(fmt::format("cannot create the HDF5 file '{}'", path), "check that the folder exists and is writable");
+    if (id_ < 0)
+      throw Error(fmt::format("cannot create the HDF5 file '{}'", path),
+                  "check that the folder exists and is writable");
     return;
   }
   std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) throw Error(fmt::format("there is no file '{}'", path), "check the path");
-  if (std::filesystem::is_directory(path, ignored)) throw Error(fmt::format("'{}' is a directory, expected an HDF5 file", path), "name the file itself");
-  if (H5Fis_hdf5(path.c_str()) <= 0) throw Error(fmt::format("'{}' is not an HDF5 file", path), "it may be cut off or another kind of file");
+  if (!std::filesystem::exists(path, ignored))
+    throw Error(fmt::format("there is no file '{}'", path), "check the path");
+  if (std::filesystem::is_directory(path, ignored))
+    throw Error(fmt::format("'{}' is a directory, expected an HDF5 file", path), "name the file itself");
+  if (H5Fis_hdf5(path.c_str()) <= 0)
+    throw Error(fmt::format("'{}' is not an HDF5 file", path), "it may be cut off or another kind of file");
   unsigned flags = H5F_ACC_RDONLY;
   if (mode == Mode::kReadSwmr) flags |= H5F_ACC_SWMR_READ;
   if (mode == Mode::kReadWrite) {
@@ -92,9 +105,10 @@ File::File(const std::string& path, Mode mode) : path_(path) {
   }
   id_ = H5Fopen(path.c_str(), flags, access.get());
   if (id_ < 0)
-    throw Error(fmt::format("cannot open the HDF5 file '{}'", path),
-                "it may be damaged or cut off, or locked by a program that is writing it (HDF5_USE_FILE_LOCKING=FALSE on file "
-                "systems without locks)");
+    throw Error(
+        fmt::format("cannot open the HDF5 file '{}'", path),
+        "it may be damaged or cut off, or locked by a program that is writing it (HDF5_USE_FILE_LOCKING=FALSE on file "
+        "systems without locks)");
 }
 
 File::~File() {
@@ -205,7 +219,8 @@ void File::create(const std::string& dataset, Type type, const Extent& extent) {
   H5Pset_layout(properties.get(), H5D_CONTIGUOUS);
   H5Pset_alloc_time(properties.get(), H5D_ALLOC_TIME_EARLY);
   H5Pset_fill_time(properties.get(), H5D_FILL_TIME_NEVER);
-  const Handle id(H5Dcreate2(id_, dataset.c_str(), native(type), space.get(), H5P_DEFAULT, properties.get(), H5P_DEFAULT));
+  const Handle id(
+      H5Dcreate2(id_, dataset.c_str(), native(type), space.get(), H5P_DEFAULT, properties.get(), H5P_DEFAULT));
   check(id.valid(), path_, dataset, "create the dataset");
 }
 
@@ -220,7 +235,8 @@ void File::create_growing(const std::string& dataset, Type type, const Extent& r
   const Handle space(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), limits.data()));
   const Handle properties(H5Pcreate(H5P_DATASET_CREATE));
   H5Pset_chunk(properties.get(), static_cast<int>(chunk.size()), chunk.data());
-  const Handle id(H5Dcreate2(id_, dataset.c_str(), native(type), space.get(), H5P_DEFAULT, properties.get(), H5P_DEFAULT));
+  const Handle id(
+      H5Dcreate2(id_, dataset.c_str(), native(type), space.get(), H5P_DEFAULT, properties.get(), H5P_DEFAULT));
   check(id.valid(), path_, dataset, "create the dataset");
 }
 
@@ -334,9 +350,13 @@ double File::real_attribute(const std::string& object, const std::string& name) 
   return value;
 }
 
-void File::flush() { check(H5Fflush(id_, H5F_SCOPE_LOCAL) >= 0, path_, "/", "flush"); }
+void File::flush() {
+  check(H5Fflush(id_, H5F_SCOPE_LOCAL) >= 0, path_, "/", "flush");
+}
 
-void File::start_swmr_write() { check(H5Fstart_swmr_write(id_) >= 0, path_, "/", "start single-writer mode on"); }
+void File::start_swmr_write() {
+  check(H5Fstart_swmr_write(id_) >= 0, path_, "/", "start single-writer mode on");
+}
 
 void File::refresh(const std::string& dataset) const {
   const Handle id(open_dataset(dataset));

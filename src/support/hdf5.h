@@ -17,14 +17,38 @@ enum class Type { kFloat32, kFloat64, kInt32, kInt64, kUint8, kUint16, kUint32, 
 
 template <typename T>
 Type type_of();
-template <> inline Type type_of<float>() { return Type::kFloat32; }
-template <> inline Type type_of<double>() { return Type::kFloat64; }
-template <> inline Type type_of<int32_t>() { return Type::kInt32; }
-template <> inline Type type_of<int64_t>() { return Type::kInt64; }
-template <> inline Type type_of<uint8_t>() { return Type::kUint8; }
-template <> inline Type type_of<uint16_t>() { return Type::kUint16; }
-template <> inline Type type_of<uint32_t>() { return Type::kUint32; }
-template <> inline Type type_of<uint64_t>() { return Type::kUint64; }
+template <>
+inline Type type_of<float>() {
+  return Type::kFloat32;
+}
+template <>
+inline Type type_of<double>() {
+  return Type::kFloat64;
+}
+template <>
+inline Type type_of<int32_t>() {
+  return Type::kInt32;
+}
+template <>
+inline Type type_of<int64_t>() {
+  return Type::kInt64;
+}
+template <>
+inline Type type_of<uint8_t>() {
+  return Type::kUint8;
+}
+template <>
+inline Type type_of<uint16_t>() {
+  return Type::kUint16;
+}
+template <>
+inline Type type_of<uint32_t>() {
+  return Type::kUint32;
+}
+template <>
+inline Type type_of<uint64_t>() {
+  return Type::kUint64;
+}
 
 uint64_t element_count(const Extent& extent);
 
@@ -32,10 +56,10 @@ uint64_t element_count(const Extent& extent);
 class File {
  public:
   enum class Mode {
-    kRead,        ///< existing file, read only
-    kReadSwmr,    ///< existing file that another process may be writing
-    kReadWrite,   ///< existing file; a flag left by a killed writer is cleared
-    kCreate,      ///< new file, an existing one is replaced
+    kRead,       ///< existing file, read only
+    kReadSwmr,   ///< existing file that another process may be writing
+    kReadWrite,  ///< existing file; a flag left by a killed writer is cleared
+    kCreate,     ///< new file, an existing one is replaced
   };
   File(const std::string& path, Mode mode);
   ~File();
@@ -45,8 +69,9 @@ class File {
   const std::string& path() const { return path_; }
 
   bool exists(const std::string& object) const;
-  std::vector<std::string> children(const std::string& group) const;   ///< names, sorted; empty if there is no such group
-  std::vector<std::string> datasets(const std::string& group) const;   ///< all datasets below `group`, relative, sorted
+  std::vector<std::string> children(
+      const std::string& group) const;  ///< names, sorted; empty if there is no such group
+  std::vector<std::string> datasets(const std::string& group) const;  ///< all datasets below `group`, relative, sorted
   Extent extent(const std::string& dataset) const;
   Type type(const std::string& dataset) const;  ///< throws for types outside of `Type`
   /// Byte offset of a contiguous dataset in the file (for memory maps); throws if it has none.

@@ -17,10 +17,13 @@ To narrow(From value) {
 
 /// numerator / denominator for a division that must come out even; `what` names it in the error.
 inline int64_t div_exact(int64_t numerator, int64_t denominator, const char* what) {
-  if (denominator == 0 || numerator % denominator != 0) fail("{}: {} is not divisible by {}", what, numerator, denominator);
+  if (denominator == 0 || numerator % denominator != 0)
+    fail("{}: {} is not divisible by {}", what, numerator, denominator);
   return numerator / denominator;
 }
 
-inline int64_t div_up(int64_t numerator, int64_t denominator) { return (numerator + denominator - 1) / denominator; }
+inline int64_t div_up(int64_t numerator, int64_t denominator) {
+  return (numerator + denominator - 1) / denominator;
+}
 
 }  // namespace heddle

@@ -13,7 +13,7 @@ std::optional<int64_t> parse_integer(std::string_view text);
 /// The whole text must be a finite decimal number that a double can hold (no nan, inf, 1e400, hexadecimal, "3x").
 std::optional<double> parse_real(std::string_view text);
 
-std::string human_bytes(double bytes);     ///< "1.50 MiB"
-std::string human_count(double count);     ///< "12.3M"
+std::string human_bytes(double bytes);  ///< "1.50 MiB"
+std::string human_count(double count);  ///< "12.3M"
 
 }  // namespace heddle

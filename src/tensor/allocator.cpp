@@ -38,8 +38,9 @@ void* Allocator::allocate(int64_t bytes, Purpose purpose) {
   } else {
     block = std::aligned_alloc(64, static_cast<size_t>(size));
     if (block == nullptr)
-      throw Error(fmt::format("out of memory: {} bytes for {} ({} bytes in use)", size, purpose_name(purpose), use_.total),
-                  "use fewer rows per micro-batch (train.micro_batch) or shorter segments (train.segment_loops)");
+      throw Error(
+          fmt::format("out of memory: {} bytes for {} ({} bytes in use)", size, purpose_name(purpose), use_.total),
+          "use fewer rows per micro-batch (train.micro_batch) or shorter segments (train.segment_loops)");
     use_.reserved += size;
     ++use_.system_requests;
   }

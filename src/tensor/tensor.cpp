@@ -7,9 +7,12 @@ namespace heddle {
 int64_t dtype_bytes(DType dtype) {
   switch (dtype) {
     case DType::kFloat32:
-    case DType::kInt32: return 4;
-    case DType::kInt64: return 8;
-    case DType::kUint8: return 1;
+    case DType::kInt32:
+      return 4;
+    case DType::kInt64:
+      return 8;
+    case DType::kUint8:
+      return 1;
   }
   return 0;
 }
@@ -23,11 +26,15 @@ int64_t element_count(const Shape& shape) {
   return count;
 }
 
-std::string shape_text(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+std::string shape_text(const Shape& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
 
 Tensor::Storage::Storage(int64_t bytes_in, Purpose purpose_in)
     : data(Allocator::host().allocate(bytes_in, purpose_in)), bytes(bytes_in), purpose(purpose_in) {}
-Tensor::Storage::~Storage() { Allocator::host().release(data, bytes, purpose); }
+Tensor::Storage::~Storage() {
+  Allocator::host().release(data, bytes, purpose);
+}
 
 Tensor Tensor::empty(Shape shape, Purpose purpose, DType dtype) {
   Tensor tensor;
@@ -46,8 +53,8 @@ Tensor Tensor::zeros(Shape shape, Purpose purpose, DType dtype) {
 
 void* Tensor::typed(DType expected) const {
   if (storage_ == nullptr) return nullptr;
-  require(dtype_ == expected, "tensor {} has element type {}, asked for {}", shape_text(shape_), static_cast<int>(dtype_),
-          static_cast<int>(expected));
+  require(dtype_ == expected, "tensor {} has element type {}, asked for {}", shape_text(shape_),
+          static_cast<int>(dtype_), static_cast<int>(expected));
   return static_cast<std::byte*>(storage_->data) + offset_;
 }
 
@@ -86,7 +93,8 @@ void Tensor::fill_zero() const {
 }
 
 void Tensor::copy_from(const Tensor& other) const {
-  require(count_ == other.count_ && dtype_ == other.dtype_, "copy of {} into {}", shape_text(other.shape_), shape_text(shape_));
+  require(count_ == other.count_ && dtype_ == other.dtype_, "copy of {} into {}", shape_text(other.shape_),
+          shape_text(shape_));
   if (bytes() > 0) std::memcpy(typed(dtype_), other.typed(dtype_), static_cast<size_t>(bytes()));
 }
 

@@ -39,12 +39,12 @@ class Tensor {
   uint8_t* u8() const { return static_cast<uint8_t*>(typed(DType::kUint8)); }
   std::span<float> floats() const { return {f32(), static_cast<size_t>(count_)}; }
 
-  Tensor view(Shape shape) const;                       ///< same elements, other shape of equal count
-  Tensor rows(int64_t first, int64_t count) const;      ///< rows [first, first + count) of the first axis, shared
-  Tensor flat(int64_t first, Shape shape) const;        ///< elements from `first` on under another shape, shared
+  Tensor view(Shape shape) const;                   ///< same elements, other shape of equal count
+  Tensor rows(int64_t first, int64_t count) const;  ///< rows [first, first + count) of the first axis, shared
+  Tensor flat(int64_t first, Shape shape) const;    ///< elements from `first` on under another shape, shared
   Tensor clone() const;
   void fill_zero() const;
-  void copy_from(const Tensor& other) const;            ///< same count and type
+  void copy_from(const Tensor& other) const;  ///< same count and type
 
  private:
   struct Storage {

@@ -1,5 +1,5 @@
-// From loader rows to the micro-batches of one rank. A micro-step takes ranks * micro_batch sequences of the global batch
-// in order, rank by rank; the last one may be shorter, and a rank's part of it empty.
+// From loader rows to the micro-batches of one rank. A micro-step takes ranks * micro_batch sequences of the global
+// batch in order, rank by rank; the last one may be shorter, and a rank's part of it empty.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,8 @@ using Json = nlohmann::json;
 template <typename T>
 T value_of(const Json& json, const char* key, const std::string& path) {
   const auto found = json.find(key);
-  if (found == json.end()) throw Error(fmt::format("'{}' lacks the key \"{}\"", path, key), "see docs/reference_cases.md");
+  if (found == json.end())
+    throw Error(fmt::format("'{}' lacks the key \"{}\"", path, key), "see docs/reference_cases.md");
   try {
     return found->get<T>();
   } catch (const Json::exception&) {
@@ -28,11 +29,16 @@ int64_t positive(const Json& json, const char* key, const std::string& path, int
 
 /// Choices that a case may spell out but that LOOM fixes.
 void check_recipe(const Json& config, const std::string& path) {
-  const Json expected = {{"router_per_loop", true},          {"router_score", "sigmoid"},
-                         {"tied_embeddings", false},         {"balance_bias_for_selection_only", true},
-                         {"routed_weights", "renormalised"}, {"embedding_scale", "sqrt(hidden_size)"},
-                         {"spike_guard", false},             {"world_size", 1},
-                         {"micro_batches", 1},               {"router_z_loss", 0.0}};
+  const Json expected = {{"router_per_loop", true},
+                         {"router_score", "sigmoid"},
+                         {"tied_embeddings", false},
+                         {"balance_bias_for_selection_only", true},
+                         {"routed_weights", "renormalised"},
+                         {"embedding_scale", "sqrt(hidden_size)"},
+                         {"spike_guard", false},
+                         {"world_size", 1},
+                         {"micro_batches", 1},
+                         {"router_z_loss", 0.0}};
   const Json recipe = config.value("recipe", Json::object());
   for (const auto& [key, value] : expected.items())
     if (recipe.contains(key) && recipe[key] != value)
@@ -82,7 +88,8 @@ CaseConfig read_case_config(const std::string& path) {
   m.moe.capacity_scope = CapacityScope::kGlobal;
   if (m.moe.top_k > m.moe.experts) fail("'{}': top_k {} of {} experts", path, m.moe.top_k, m.moe.experts);
   if (m.query_heads % m.kv_heads != 0 || m.head_dim % 2 != 0)
-    fail("'{}': {} query heads, {} key-value heads of width {} do not fit together", path, m.query_heads, m.kv_heads, m.head_dim);
+    fail("'{}': {} query heads, {} key-value heads of width {} do not fit together", path, m.query_heads, m.kv_heads,
+         m.head_dim);
   c.capacity_factor = value_of<double>(json, "capacity_factor", path);
   c.capacity_in_training = value_of<bool>(json, "capacity_in_training", path);
   c.step.segment_loops = positive(json, "segment_len", path, 0);

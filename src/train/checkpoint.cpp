@@ -14,8 +14,12 @@ namespace {
 constexpr int64_t kFormatVersion = 1;
 namespace fs = std::filesystem;
 
-std::string file_name(int64_t step) { return fmt::format("step_{:08d}.h5", step); }
-fs::path marker_of(const fs::path& file) { return fs::path(file).replace_extension(".complete"); }
+std::string file_name(int64_t step) {
+  return fmt::format("step_{:08d}.h5", step);
+}
+fs::path marker_of(const fs::path& file) {
+  return fs::path(file).replace_extension(".complete");
+}
 
 /// Writes tensors one after the other: rank 0 owns the file, the ranks of the first replica hand it their experts.
 class TensorWriter {
@@ -181,14 +185,15 @@ CheckpointInfo read_checkpoint_info(const std::string& path) {
 namespace {
 
 /// This rank's rows of one tensor.
-void read_local(const h5::File& file, const std::string& dataset, const Shape& global, int64_t first, const Tensor& local) {
+void read_local(const h5::File& file, const std::string& dataset, const Shape& global, int64_t first,
+                const Tensor& local) {
   if (!file.exists(dataset))
     throw Error(fmt::format("'{}' lacks {}", file.path(), dataset),
                 "the file is damaged or of another model: use an older checkpoint, or the configuration of its run");
   const h5::Extent found = file.extent(dataset), expected(global.begin(), global.end());
   if (found != expected)
-    throw Error(fmt::format("'{}': {} has shape [{}], the model wants [{}]", file.path(), dataset, fmt::join(found, ", "),
-                            fmt::join(expected, ", ")),
+    throw Error(fmt::format("'{}': {} has shape [{}], the model wants [{}]", file.path(), dataset,
+                            fmt::join(found, ", "), fmt::join(expected, ", ")),
                 "the configuration must have the sizes of the checkpoint");
   file.read_rows(dataset, h5::Type::kFloat32, static_cast<uint64_t>(first), static_cast<uint64_t>(local.dim(0)),
                  local.f32());

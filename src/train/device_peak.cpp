@@ -13,7 +13,8 @@ double measure_peak_flops(Communicator& world, const Kernels& kernels) {
   constexpr double kFlops = 2.0 * kSize * kSize * kSize, kSeconds = 0.05;
   const Tensor a = Tensor::zeros({kSize, kSize}, Purpose::kWorkspace), b = a.clone(), c = a.clone();
   const auto multiply = [&] {
-    kernels.matmul(Transpose::kNo, Transpose::kYes, kSize, kSize, kSize, 1, a.f32(), kSize, b.f32(), kSize, 0, c.f32(), kSize);
+    kernels.matmul(Transpose::kNo, Transpose::kYes, kSize, kSize, kSize, 1, a.f32(), kSize, b.f32(), kSize, 0, c.f32(),
+                   kSize);
   };
   multiply();
   world.barrier();

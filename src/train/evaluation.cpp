@@ -51,7 +51,8 @@ void forward(Loom& model, const TokenBatch& batch, int64_t loops, int64_t consta
 
 }  // namespace
 
-std::vector<EvaluationResult> evaluate(Loom& model, const TokenStore& store, Part part, const EvaluationOptions& options) {
+std::vector<EvaluationResult> evaluate(Loom& model, const TokenStore& store, Part part,
+                                       const EvaluationOptions& options) {
   Communicator& world = model.groups().world();
   std::vector<int64_t> loops = options.loops;
   if (loops.empty()) loops = {model.config().loops};

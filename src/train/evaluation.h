@@ -15,25 +15,26 @@ enum class DepthRule {
 };
 
 struct EvaluationOptions {
-  std::vector<int64_t> loops;      ///< counts, ascending; empty: the configured one
+  std::vector<int64_t> loops;  ///< counts, ascending; empty: the configured one
   DepthRule rule = DepthRule::kTrained;
   int64_t sequence = 256;
   int64_t micro_batch = 8;
-  int64_t samples = 0;             ///< at most so many windows from the start of the part; 0: all
+  int64_t samples = 0;  ///< at most so many windows from the start of the part; 0: all
   bool document_mask = true;
 };
 
 struct EvaluationResult {
   int64_t loops = 0;
-  int64_t targets = 0;             ///< tokens whose loss was counted
+  int64_t targets = 0;  ///< tokens whose loss was counted
   double nats_per_token = 0;
-  double bits_per_byte = 0;        ///< over the bytes of those tokens (an end mark has none)
+  double bits_per_byte = 0;  ///< over the bytes of those tokens (an end mark has none)
 };
 
 /// Bytes of text behind every token id, [V].
 std::vector<double> token_bytes(const TokenStore& store);
 
 /// Capacity is off, loads are not counted. Collective.
-std::vector<EvaluationResult> evaluate(Loom& model, const TokenStore& store, Part part, const EvaluationOptions& options);
+std::vector<EvaluationResult> evaluate(Loom& model, const TokenStore& store, Part part,
+                                       const EvaluationOptions& options);
 
 }  // namespace heddle

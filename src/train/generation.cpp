@@ -11,8 +11,7 @@ namespace heddle {
 int64_t draw_token(const float* logits, int64_t vocabulary, double temperature, int64_t top_k, double uniform) {
   std::vector<int64_t> order(static_cast<size_t>(vocabulary));
   std::iota(order.begin(), order.end(), int64_t{0});
-  const size_t kept = temperature == 0 ? 1
-                                       : static_cast<size_t>(top_k > 0 ? std::min(top_k, vocabulary) : vocabulary);
+  const size_t kept = temperature == 0 ? 1 : static_cast<size_t>(top_k > 0 ? std::min(top_k, vocabulary) : vocabulary);
   std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept), order.end(),
                     [&](int64_t a, int64_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; });
   if (kept == 1) return order[0];

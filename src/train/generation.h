@@ -10,13 +10,13 @@
 namespace heddle {
 
 struct GenerationOptions {
-  int64_t loops = 0;            ///< visits of the core; 0: the trained count
-  int64_t tokens = 200;         ///< at most so many new ones
-  double temperature = 0.8;     ///< 0: always the likeliest
-  int64_t top_k = 40;           ///< among the likeliest so many; 0: all
+  int64_t loops = 0;         ///< visits of the core; 0: the trained count
+  int64_t tokens = 200;      ///< at most so many new ones
+  double temperature = 0.8;  ///< 0: always the likeliest
+  int64_t top_k = 40;        ///< among the likeliest so many; 0: all
   uint64_t seed = 1;
-  int64_t context = 256;        ///< last tokens that are read again for every new one
-  int64_t stop_token = -1;      ///< ends the text; -1: none
+  int64_t context = 256;    ///< last tokens that are read again for every new one
+  int64_t stop_token = -1;  ///< ends the text; -1: none
 };
 
 /// Draws an id from logits [vocabulary]: softmax(logits / temperature) over the top_k largest, ties to lower ids, with

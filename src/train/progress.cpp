@@ -20,17 +20,19 @@ std::string duration(double seconds) {
 
 std::string progress_line(const Progress& p) {
   const double share = 100.0 * static_cast<double>(p.step) / static_cast<double>(p.steps);
-  std::string line = fmt::format(
-      "step {}/{} {:5.1f}%  eta {:<6}  loss {:.4f}  bpb {:.3f}  norm {:.3g}  lr {:.2e}  {:.0f} tok/s", p.step, p.steps,
-      share, duration(static_cast<double>(p.steps - p.step) * p.seconds_per_step), p.loss, p.bits_per_byte,
-      p.gradient_norm, p.learning_rate, p.tokens_per_second);
+  std::string line =
+      fmt::format("step {}/{} {:5.1f}%  eta {:<6}  loss {:.4f}  bpb {:.3f}  norm {:.3g}  lr {:.2e}  {:.0f} tok/s",
+                  p.step, p.steps, share, duration(static_cast<double>(p.steps - p.step) * p.seconds_per_step), p.loss,
+                  p.bits_per_byte, p.gradient_norm, p.learning_rate, p.tokens_per_second);
   if (p.utilisation > 0) line += fmt::format("  util {:.0f}%", 100 * p.utilisation);
   line += fmt::format("  top expert {:.0f}%", 100 * p.largest_share);
   if (p.overlap >= 0) line += fmt::format("  overlap {:.3f}", p.overlap);
   return line;
 }
 
-double bits_per_byte(double nats, double bytes) { return bytes > 0 ? nats / std::numbers::ln2 / bytes : 0; }
+double bits_per_byte(double nats, double bytes) {
+  return bytes > 0 ? nats / std::numbers::ln2 / bytes : 0;
+}
 
 double utilisation(double flops_per_token, double tokens_per_second, double peak_flops_per_second) {
   return peak_flops_per_second > 0 ? flops_per_token * tokens_per_second / peak_flops_per_second : 0;
@@ -41,7 +43,8 @@ double largest_expert_share(const std::vector<int64_t>& load, int64_t experts) {
   for (auto cell = load.begin(); cell != load.end(); cell += experts) {
     const int64_t total = std::accumulate(cell, cell + experts, int64_t{0});
     if (total == 0) continue;
-    largest = std::max(largest, static_cast<double>(*std::max_element(cell, cell + experts)) / static_cast<double>(total));
+    largest =
+        std::max(largest, static_cast<double>(*std::max_element(cell, cell + experts)) / static_cast<double>(total));
   }
   return largest;
 }

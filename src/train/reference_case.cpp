@@ -13,15 +13,14 @@
 namespace heddle {
 
 bool CaseReport::passed() const {
-  return std::none_of(quantities.begin(), quantities.end(), [](const QuantityResult& q) {
-           return q.status == QuantityResult::Status::kFail;
-         }) && checked() > 0;
+  return std::none_of(quantities.begin(), quantities.end(),
+                      [](const QuantityResult& q) { return q.status == QuantityResult::Status::kFail; }) &&
+         checked() > 0;
 }
 
 int64_t CaseReport::checked() const {
-  return std::count_if(quantities.begin(), quantities.end(), [](const QuantityResult& q) {
-    return q.status != QuantityResult::Status::kNotChecked;
-  });
+  return std::count_if(quantities.begin(), quantities.end(),
+                       [](const QuantityResult& q) { return q.status != QuantityResult::Status::kNotChecked; });
 }
 
 namespace {
@@ -70,8 +69,7 @@ struct Runner {
 
 void load_parameters(const Runner& run, Loom& model) {
   const auto load = [&](const std::string& name, const Shape& global, int64_t offset, const Tensor& value) {
-    const std::vector<float> all =
-        run.read<float>("/params_init/" + name, h5::Extent(global.begin(), global.end()));
+    const std::vector<float> all = run.read<float>("/params_init/" + name, h5::Extent(global.begin(), global.end()));
     std::copy_n(all.begin() + offset, value.count(), value.f32());
   };
   std::set<std::string> known;
@@ -187,7 +185,8 @@ class ForwardCheck : public ForwardObserver {
  private:
   std::string name(const std::string& dataset) const { return group_.substr(1) + "/" + dataset; }
   void load(const std::string& dataset, std::initializer_list<int64_t> sizes) {
-    if (run_.has(group_ + "/" + dataset)) expected_[dataset] = run_.read<float>(group_ + "/" + dataset, run_.extent(sizes));
+    if (run_.has(group_ + "/" + dataset))
+      expected_[dataset] = run_.read<float>(group_ + "/" + dataset, run_.extent(sizes));
   }
   void rows(const std::string& dataset, int64_t block, const float* found) {
     if (const auto e = expected_.find(dataset); e != expected_.end())
@@ -206,8 +205,7 @@ class ForwardCheck : public ForwardObserver {
     const int64_t all = run_.config.batch * run_.config.sequence, first = run_.first_row * run_.config.sequence;
     const int64_t n = view.routing.index.dim(0);
     if (const auto e = expected_.find("router_score"); e != expected_.end())
-      run_.comparison.add(name("router_score"), "router_score",
-                          view.routing.scores.floats(),
+      run_.comparison.add(name("router_score"), "router_score", view.routing.scores.floats(),
                           {e->second.data() + (block * all + first) * experts, static_cast<size_t>(n * experts)});
     int64_t differing_sets = 0;
     std::vector<float> found, expected;
@@ -219,7 +217,8 @@ class ForwardCheck : public ForwardObserver {
         ours.emplace_back(view.routing.index.i32()[at], view.routing.weights.f32()[at]);
         const bool kept = !view.routing.keep.defined() || view.routing.keep.u8()[at] != 0;
         load_[static_cast<size_t>(block * experts + ours.back().first)] += kept;
-        if (!index_.empty()) theirs.emplace_back(index_[there], weights == expected_.end() ? 0 : weights->second[there]);
+        if (!index_.empty())
+          theirs.emplace_back(index_[there], weights == expected_.end() ? 0 : weights->second[there]);
       }
       std::sort(ours.begin(), ours.end());
       std::sort(theirs.begin(), theirs.end());
@@ -295,7 +294,8 @@ void check_gradients(Runner& run, Loom& model, const std::string& group, int64_t
 void check_parameters(Runner& run, Loom& model, const std::string& group, int expert_parallel) {
   if (!run.has(group)) return;
   const std::string quantity = group.substr(1), update = quantity + " (update)";
-  const auto compare = [&](const std::string& name, const Shape& shape, int64_t offset, const Tensor& value, bool mine) {
+  const auto compare = [&](const std::string& name, const Shape& shape, int64_t offset, const Tensor& value,
+                           bool mine) {
     if (!run.has(group + "/" + name)) return;
     const h5::Extent extent(shape.begin(), shape.end());
     const auto expected = run.read<float>(group + "/" + name, extent);
@@ -341,7 +341,8 @@ void check_training(Runner& run, Loom& model, int expert_parallel) {
     if (run.has("/train/loss"))
       compare("loss", result.segment_loss, run.read<double>("/train/loss", run.extent({c.steps, segments})), i);
     if (run.has("/train/grad_norm"))
-      compare("grad_norm", result.gradient_norm, run.read<double>("/train/grad_norm", run.extent({c.steps, segments})), i);
+      compare("grad_norm", result.gradient_norm, run.read<double>("/train/grad_norm", run.extent({c.steps, segments})),
+              i);
     const h5::Extent per_layer = run.extent({c.steps, c.model.layers, c.model.moe.experts});
     const int64_t experts = c.model.moe.experts;
     for (int64_t l = 0; l < c.model.layers; ++l) {
@@ -351,7 +352,8 @@ void check_training(Runner& run, Loom& model, int expert_parallel) {
         const std::vector<int64_t> found = step.statistics().layer_load(l);
         int64_t differences = 0;
         for (int64_t e = 0; e < experts; ++e) differences += found[e] != expected[at + e];
-        run.comparison.add_differences("train/load", fmt::format("step {} layer {}", i + 1, l), speaks ? differences : 0);
+        run.comparison.add_differences("train/load", fmt::format("step {} layer {}", i + 1, l),
+                                       speaks ? differences : 0);
       }
       if (run.has("/train/balance_bias")) {
         const auto expected = run.read<float>("/train/balance_bias", per_layer);
@@ -414,8 +416,8 @@ CaseReport verify_case(const std::string& folder, Communicator& world, int exper
   }
   const auto model = make_model(capacity_in_training ? factor : 0);
   check_gradients(run, *model, "/grads", model_config.loops, expert_parallel);
-  check_gradients(run, *model, "/grads_segment0", segments_of(model_config.loops, run.config.step.segment_loops)[0].second,
-                  expert_parallel);
+  check_gradients(run, *model, "/grads_segment0",
+                  segments_of(model_config.loops, run.config.step.segment_loops)[0].second, expert_parallel);
   check_training(run, *model, expert_parallel);
   report.quantities = run.comparison.finish(world);
   return report;

@@ -13,10 +13,10 @@ namespace heddle {
 
 struct QuantityResult {
   enum class Status { kPass, kFail, kNotChecked };
-  std::string quantity;     ///< "forward/logits", "grads", ...
-  double error = 0;         ///< largest relative error over its tensors (number of differing entries for exact ones)
-  double tolerance = 0;     ///< 0: must be equal
-  std::string worst;        ///< tensor with the largest error
+  std::string quantity;  ///< "forward/logits", "grads", ...
+  double error = 0;      ///< largest relative error over its tensors (number of differing entries for exact ones)
+  double tolerance = 0;  ///< 0: must be equal
+  std::string worst;     ///< tensor with the largest error
   Status status = Status::kNotChecked;
 };
 

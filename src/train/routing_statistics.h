@@ -1,6 +1,6 @@
-// Counts of one global step, per loop and layer: what the run log and the balance bias need. An observer of the training
-// forwards; each (micro-batch, loop, layer) is visited once, so nothing is counted twice. Counts are integers and exact
-// at any layout.
+// Counts of one global step, per loop and layer: what the run log and the balance bias need. An observer of the
+// training forwards; each (micro-batch, loop, layer) is visited once, so nothing is counted twice. Counts are integers
+// and exact at any layout.
 #pragma once
 
 #include <cstdint>
@@ -40,10 +40,10 @@ class RoutingStatistics : public ForwardObserver {
   size_t micro_batch_ = 0;
   std::vector<std::vector<Tensor>> last_choice_;  ///< [micro-batch][layer] index of the loop before
   std::vector<int64_t> load_, dropped_;
-  std::vector<int64_t> shared_, compared_;        ///< [loops, layers] common experts with the loop before; slots compared
-  std::vector<double> square_;                    ///< [loops] sum over tokens of the mean square
-  std::vector<double> block_square_;              ///< [loops, layers] likewise before the block norm
-  std::vector<int64_t> rows_;                     ///< [loops] tokens summed
+  std::vector<int64_t> shared_, compared_;  ///< [loops, layers] common experts with the loop before; slots compared
+  std::vector<double> square_;              ///< [loops] sum over tokens of the mean square
+  std::vector<double> block_square_;        ///< [loops, layers] likewise before the block norm
+  std::vector<int64_t> rows_;               ///< [loops] tokens summed
 };
 
 }  // namespace heddle

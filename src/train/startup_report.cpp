@@ -22,12 +22,13 @@ std::string rank_lines(Job& job) {
   Communicator& world = job.world();
   const int cores = cores_allowed(), threads = omp_get_max_threads();
   if (cores > 0 && threads > cores)
-    log_rank_warning(fmt::format("{} threads may use {} core(s) only; start with launch/heddle-mpirun or mpirun --bind-to none",
-                                 threads, cores));
+    log_rank_warning(
+        fmt::format("{} threads may use {} core(s) only; start with launch/heddle-mpirun or mpirun --bind-to none",
+                    threads, cores));
   std::string text;
   for (const std::string& line : all_gather_text(
-           world, fmt::format("  rank {:<4} host {}, local rank {} of {}, {} thread(s), {} core(s) allowed", world.rank(),
-                              job.host(), job.local_rank(), job.local_size(), threads, cores)))
+           world, fmt::format("  rank {:<4} host {}, local rank {} of {}, {} thread(s), {} core(s) allowed",
+                              world.rank(), job.host(), job.local_rank(), job.local_size(), threads, cores)))
     text += line + "\n";
   return text;
 }
@@ -39,8 +40,11 @@ std::string share(int64_t part, int64_t total) {
 std::string parameter_table(const ModelConfig& model, int expert_parallel) {
   const ParameterCount count = count_parameters(model);
   const int64_t total = count.total();
-  std::string text = fmt::format("parameters: {} in total, {} used by a token in one visit of every layer\n", total, count.active);
-  const auto row = [&](const char* name, int64_t part) { text += fmt::format("  {:<34} {}\n", name, share(part, total)); };
+  std::string text =
+      fmt::format("parameters: {} in total, {} used by a token in one visit of every layer\n", total, count.active);
+  const auto row = [&](const char* name, int64_t part) {
+    text += fmt::format("  {:<34} {}\n", name, share(part, total));
+  };
   row("embedding", count.embedding);
   row("attention", count.attention);
   row(fmt::format("routers ({} loops)", model.loops).c_str(), count.routers);
@@ -58,10 +62,10 @@ std::string data_table(const TokenStore& store, const TrainConfig& config) {
   for (const Part part : kAllParts) {
     if (!store.has(part)) continue;
     const double tokens = static_cast<double>(store.tokens(part));
-    text += fmt::format("  {:<12} {:>10} tokens  {:>6} documents  {:>10}  {:.2f} bytes per token\n", part_name(part),
-                        store.tokens(part), store.documents(part),
-                        human_bytes(static_cast<double>(store.text_bytes(part))),
-                        static_cast<double>(store.text_bytes(part)) / tokens);
+    text +=
+        fmt::format("  {:<12} {:>10} tokens  {:>6} documents  {:>10}  {:.2f} bytes per token\n", part_name(part),
+                    store.tokens(part), store.documents(part), human_bytes(static_cast<double>(store.text_bytes(part))),
+                    static_cast<double>(store.text_bytes(part)) / tokens);
   }
   const double wanted = static_cast<double>(config.steps * config.global_batch * config.sequence);
   text += fmt::format("  training reads {} tokens: {:.2f} epochs\n", human_count(wanted),
@@ -91,14 +95,18 @@ std::string startup_report(Job& job, const TrainConfig& config, const TokenStore
                            const std::string& device, double peak_flops) {
   const int ranks = job.world().size();
   std::string text = fmt::format("ranks: {}\n{}", ranks, rank_lines(job));
-  text += fmt::format("device: {}, {:.0f} GFLOP/s of matrix products measured over all ranks\n", device, peak_flops * 1e-9);
+  text +=
+      fmt::format("device: {}, {:.0f} GFLOP/s of matrix products measured over all ranks\n", device, peak_flops * 1e-9);
   const int64_t per_step = div_up(config.global_batch, config.micro_batch * ranks);
-  text += fmt::format("layout: {} data ranks, expert parallel {}; {} sequences of {} tokens per step in {} micro-steps of up to {} per rank\n",
-                      ranks, config.expert_parallel, config.global_batch, config.sequence, per_step, config.micro_batch);
+  text += fmt::format(
+      "layout: {} data ranks, expert parallel {}; {} sequences of {} tokens per step in {} micro-steps of up to {} per "
+      "rank\n",
+      ranks, config.expert_parallel, config.global_batch, config.sequence, per_step, config.micro_batch);
   const auto segments = static_cast<int64_t>(segments_of(model.config().loops, config.step.segment_loops).size());
-  text += fmt::format("model: {} layers x {} loops, width {}, {} segment(s) with an update each, {} FLOPs per training token\n",
-                      model.config().layers, model.config().loops, model.config().hidden_size, segments,
-                      human_count(training_flops_per_token(model.config(), config.sequence, segments)));
+  text += fmt::format(
+      "model: {} layers x {} loops, width {}, {} segment(s) with an update each, {} FLOPs per training token\n",
+      model.config().layers, model.config().loops, model.config().hidden_size, segments,
+      human_count(training_flops_per_token(model.config(), config.sequence, segments)));
   text += parameter_table(model.config(), static_cast<int>(config.expert_parallel));
   text += data_table(store, config);
   text += memory_report(job.world());

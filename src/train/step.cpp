@@ -60,7 +60,8 @@ StepResult TrainStep::run(const std::vector<TokenBatch>& micro_batches, double l
   result.gradient_norm.assign(segments_.size(), std::nan(""));
   result.skipped.assign(segments_.size(), 1);
   for (const TokenBatch& batch : micro_batches)
-    for (int64_t i = 0; i < batch.targets.count(); ++i) result.counted_targets += batch.targets.i32()[i] != kIgnoredTarget;
+    for (int64_t i = 0; i < batch.targets.count(); ++i)
+      result.counted_targets += batch.targets.i32()[i] != kIgnoredTarget;
   world.all_reduce_sum(std::span<int64_t>(&result.counted_targets, 1));
   if (result.counted_targets == 0) fail("a global batch without a single target that counts");
 

@@ -17,9 +17,9 @@
 namespace heddle {
 
 struct StepConfig {
-  int64_t segment_loops = 0;      ///< K loops per segment; 0: one segment over all loops
-  double clip_norm = 1.0;         ///< 0: off
-  double balance_rate = 2e-3;     ///< step of the balance bias; 0: off
+  int64_t segment_loops = 0;   ///< K loops per segment; 0: one segment over all loops
+  double clip_norm = 1.0;      ///< 0: off
+  double balance_rate = 2e-3;  ///< step of the balance bias; 0: off
   bool spike_guard = false;
 };
 
@@ -27,10 +27,10 @@ struct StepConfig {
 std::vector<std::pair<int64_t, int64_t>> segments_of(int64_t loops, int64_t segment_loops);
 
 struct StepResult {
-  std::vector<double> segment_loss;    ///< mean over the counted targets of the global batch, before the update
-  std::vector<double> gradient_norm;   ///< before clipping; of the segments that ran
-  std::vector<int64_t> skipped;        ///< 1 where no update was made (not finite, or a spike)
-  int64_t counted_targets = 0;         ///< over all ranks
+  std::vector<double> segment_loss;   ///< mean over the counted targets of the global batch, before the update
+  std::vector<double> gradient_norm;  ///< before clipping; of the segments that ran
+  std::vector<int64_t> skipped;       ///< 1 where no update was made (not finite, or a spike)
+  int64_t counted_targets = 0;        ///< over all ranks
 };
 
 class TrainStep {

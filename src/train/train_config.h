@@ -12,27 +12,27 @@ struct TrainConfig {
   ModelConfig model;
   OptimizerConfig optimizer;
   StepConfig step;
-  WsdSchedule schedule;          ///< total_steps is train.steps
-  double learning_rate = 1e-3;   ///< peak
+  WsdSchedule schedule;         ///< total_steps is train.steps
+  double learning_rate = 1e-3;  ///< peak
   int64_t steps = 1000;
-  int64_t global_batch = 16;     ///< sequences per step, over all ranks and micro-batches
-  int64_t micro_batch = 8;       ///< sequences per rank and forward pass
-  int64_t sequence = 256;        ///< tokens per sequence
+  int64_t global_batch = 16;  ///< sequences per step, over all ranks and micro-batches
+  int64_t micro_batch = 8;    ///< sequences per rank and forward pass
+  int64_t sequence = 256;     ///< tokens per sequence
   int64_t seed = 1;
-  std::string store;             ///< token store
+  std::string store;  ///< token store
   bool document_mask = true;
   int64_t expert_parallel = 1;
   std::string device = "auto";
-  std::string directory;         ///< of the run
+  std::string directory;  ///< of the run
   bool resume = false;
-  int64_t checkpoint_interval = 0;   ///< steps; 0: only at the end
+  int64_t checkpoint_interval = 0;  ///< steps; 0: only at the end
   int64_t keep_checkpoints = 2;
-  int64_t log_interval = 10;         ///< steps between terminal lines
-  int64_t validation_interval = 0;   ///< steps; 0: only at the end
-  int64_t validation_samples = 0;    ///< sequences of a validation during training; 0: all
-  int64_t stop_after = 0;            ///< stop (with a checkpoint) after this step; 0: train.steps
-  std::string summary;               ///< file for a JSON summary of the session; empty: none
-  int64_t skip_limit = 10;           ///< skipped steps in a row that end the run
+  int64_t log_interval = 10;        ///< steps between terminal lines
+  int64_t validation_interval = 0;  ///< steps; 0: only at the end
+  int64_t validation_samples = 0;   ///< sequences of a validation during training; 0: all
+  int64_t stop_after = 0;           ///< stop (with a checkpoint) after this step; 0: train.steps
+  std::string summary;              ///< file for a JSON summary of the session; empty: none
+  int64_t skip_limit = 10;          ///< skipped steps in a row that end the run
 
   void declare(Config& config);
   /// Checks what does not depend on the number of ranks or the data. Throws UsageError.

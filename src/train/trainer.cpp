@@ -23,7 +23,9 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 /// One run on one rank.
 class Run {
@@ -39,7 +41,8 @@ class Run {
         model_(model_config_, groups_, kernels),
         optimizer_(config.optimizer, model_.parameters(), kernels),
         step_(model_, optimizer_, config.step),
-        loader_(store_, {config.sequence, config.global_batch, static_cast<uint64_t>(config.seed), config.document_mask}),
+        loader_(store_,
+                {config.sequence, config.global_batch, static_cast<uint64_t>(config.seed), config.document_mask}),
         rows_(micro_batch_rows(config.global_batch, config.micro_batch, world_.rank(), world_.size())),
         bytes_of_(token_bytes(store_)) {
     model_.parameters().allocate_gradients();
@@ -138,8 +141,8 @@ class Run {
   void resume(const std::string& path) {
     const CheckpointInfo info = read_checkpoint_info(path);
     if (info.data_hash != store_.content_hash())
-      throw Error(fmt::format("'{}' was trained on other data than '{}' (content hash {} against {})", path, config_.store,
-                              info.data_hash, store_.content_hash()),
+      throw Error(fmt::format("'{}' was trained on other data than '{}' (content hash {} against {})", path,
+                              config_.store, info.data_hash, store_.content_hash()),
                   "resume with the store of the run; a new run.directory starts afresh");
     check_fixed_keys(path, info.config);
     load_model(path, model_);
@@ -156,14 +159,16 @@ class Run {
     keys.parse_text(text, path);
     const auto must_stay = [&](const char* key, int64_t before, int64_t now) {
       if (before != now)
-        throw UsageError(fmt::format("{} was {} when '{}' was written and is {} now: the data position would shift", key, before, path, now),
+        throw UsageError(fmt::format("{} was {} when '{}' was written and is {} now: the data position would shift",
+                                     key, before, path, now),
                          fmt::format("--{} {}", key, before));
     };
     must_stay("train.global_batch", old.global_batch, config_.global_batch);
     must_stay("train.sequence_length", old.sequence, config_.sequence);
     must_stay("train.seed", old.seed, config_.seed);
     if (old.steps != config_.steps)
-      log_warning(fmt::format("train.steps was {} and is {} now: the learning-rate schedule changes its length", old.steps, config_.steps));
+      log_warning(fmt::format("train.steps was {} and is {} now: the learning-rate schedule changes its length",
+                              old.steps, config_.steps));
   }
 
   RunLogHeader log_header() const {

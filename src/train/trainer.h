@@ -14,11 +14,11 @@
 namespace heddle {
 
 struct TrainOutcome {
-  int64_t steps_done = 0;           ///< global steps of the run so far
+  int64_t steps_done = 0;               ///< global steps of the run so far
   double validation_bits_per_byte = 0;  ///< 0 without a validation
-  double tokens_per_second = 0;     ///< mean over this session's steps
-  int64_t peak_bytes = 0;           ///< largest tensor memory of a rank
-  std::string checkpoint;           ///< last one written
+  double tokens_per_second = 0;         ///< mean over this session's steps
+  int64_t peak_bytes = 0;               ///< largest tensor memory of a rank
+  std::string checkpoint;               ///< last one written
 };
 
 /// Runs until train.steps or run.stop_after. `resolved` is the configuration as text. Collective; throws Error or

@@ -7,7 +7,6 @@
 
 namespace heddle {
 
-
 TEST(Random, IsAFunctionOfItsArguments) {
   EXPECT_EQ(random_words(1, Draw::kTest, 2, 3), random_words(1, Draw::kTest, 2, 3));
   EXPECT_NE(random_words(1, Draw::kTest, 2, 3), random_words(2, Draw::kTest, 2, 3));

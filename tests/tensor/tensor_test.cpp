@@ -44,6 +44,8 @@ TEST(Tensor, EmptyTensorsAreDefined) {
   EXPECT_EQ(a.clone().shape(), (Shape{0, 4}));
 }
 
-TEST(Tensor, CountsOverflowWithAnError) { EXPECT_THROW(element_count({int64_t{1} << 40, int64_t{1} << 40}), Error); }
+TEST(Tensor, CountsOverflowWithAnError) {
+  EXPECT_THROW(element_count({int64_t{1} << 40, int64_t{1} << 40}), Error);
+}
 
 }  // namespace heddle
