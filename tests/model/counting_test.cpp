@@ -1,0 +1,95 @@
+// Parameters and operations by formula, against sums made by hand and the totals of the LOOM release.
+#include <gtest/gtest.h>
+
+#include "model/counting.h"
+#include "model/loom.h"
+#include "tests/train/tiny_model.h"
+
+namespace heddle {
+namespace {
+
+/// V 10, D 4, L 3, R 5, two query heads and one key-value head of 2, E 6, k 2, Es 1, F 3.
+ModelConfig by_hand() {
+  ModelConfig c;
+  c.vocabulary_size = 10;
+  c.hidden_size = 4;
+  c.layers = 3;
+  c.loops = 5;
+  c.query_heads = 2;
+  c.kv_heads = 1;
+  c.head_dim = 2;
+  c.moe = {.experts = 6, .top_k = 2, .shared_experts = 1, .intermediate = 3};
+  return c;
+}
+
+/// The released sizes (E 30 + 2 shared, k 6, V 49152).
+ModelConfig released(int64_t layers, int64_t width, int64_t query_heads, int64_t kv_heads, int64_t intermediate,
+                     int64_t loops) {
+  ModelConfig c;
+  c.vocabulary_size = 49152;
+  c.hidden_size = width;
+  c.layers = layers;
+  c.loops = loops;
+  c.query_heads = query_heads;
+  c.kv_heads = kv_heads;
+  c.head_dim = 64;
+  c.moe = {.experts = 30, .top_k = 6, .shared_experts = 2, .intermediate = intermediate};
+  return c;
+}
+
+TEST(Counting, ParametersByHand) {
+  const ParameterCount c = count_parameters(by_hand());
+  EXPECT_EQ(c.embedding, 40);
+  EXPECT_EQ(c.head, 40);
+  EXPECT_EQ(c.attention, 3 * (4 * 4 * 3 + 4 * 2 * 2));  // g, q, o of 4 x 4; k, v of 4 x 2
+  EXPECT_EQ(c.routers, 3 * 5 * 6 * 4);
+  EXPECT_EQ(c.routed_experts, 3 * 6 * 36);
+  EXPECT_EQ(c.shared_experts, 3 * 36);
+  EXPECT_EQ(c.norms, 12);
+  EXPECT_EQ(c.total(), 40 + 40 + 192 + 360 + 648 + 108 + 12);
+  EXPECT_EQ(c.active, 40 + 40 + 192 + 3 * 24 + 3 * 2 * 36 + 108 + 12);
+}
+
+TEST(Counting, ForwardOperationsByHand) {
+  // One visit: projections 64, scores 2 * 4 * (S + 1) / 2 = 16 at S 3, router 24, experts (2 + 1) * 36.
+  const double visit = 64 + 16 + 24 + 108, head = 40;
+  EXPECT_DOUBLE_EQ(forward_flops_per_token(by_hand(), 3, 5, 2), 2 * (3 * 5 * visit + 2 * head));
+  EXPECT_DOUBLE_EQ(forward_flops_per_token(by_hand(), 3, 1, 1), 2 * (3 * visit + head));
+  EXPECT_DOUBLE_EQ(training_flops_per_token(by_hand(), 3, 2), 3 * 2 * (3 * 5 * visit + 2 * head));
+}
+
+TEST(Counting, ChosenExpertsCountAndIdleOnesDoNot) {
+  ModelConfig more = by_hand();
+  more.moe.experts = 12;  // only the router grows
+  EXPECT_DOUBLE_EQ(forward_flops_per_token(more, 3, 5, 1) - forward_flops_per_token(by_hand(), 3, 5, 1), 2 * 15 * 24.0);
+  more = by_hand();
+  more.moe.top_k = 3;
+  EXPECT_DOUBLE_EQ(forward_flops_per_token(more, 3, 5, 1) - forward_flops_per_token(by_hand(), 3, 5, 1), 2 * 15 * 36.0);
+}
+
+TEST(Counting, LoopsMultiplyTheCoreOnly) {
+  const double head = 2 * 40;
+  EXPECT_DOUBLE_EQ(forward_flops_per_token(by_hand(), 3, 10, 1) - head,
+                   2 * (forward_flops_per_token(by_hand(), 3, 5, 1) - head));
+}
+
+TEST(Counting, TotalsOfTheRelease) {
+  for (const int64_t loops : {1, 3, 6, 9, 12}) {
+    const double millions = static_cast<double>(count_parameters(released(10, 512, 8, 4, 512, loops)).total()) / 1e6;
+    EXPECT_NEAR(millions, 312.5 + 0.154 * static_cast<double>(loops), 0.1) << loops << " loops";
+  }
+  const double billions = static_cast<double>(count_parameters(released(15, 1280, 20, 10, 768, 3)).total()) / 1e9;
+  EXPECT_NEAR(billions, 1.7, 0.1);
+}
+
+TEST(Counting, TheFormulaCountsTheModelsOwnTensors) {
+  const auto world = make_single_communicator();
+  ProcessGroups groups(*world, 1);
+  for (const ModelConfig& c : {tiny_model(), by_hand()}) {
+    Loom model(c, groups, cpu::kernels());
+    EXPECT_EQ(model.parameters().global_count(), count_parameters(c).total());
+  }
+}
+
+}  // namespace
+}  // namespace heddle
