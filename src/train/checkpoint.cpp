@@ -157,7 +157,7 @@ std::optional<std::string> newest_checkpoint(const std::string& folder, std::vec
     const auto marker = marker_of(file);
     if (file.extension() == ".h5" && fs::exists(marker)) {
       const nlohmann::json json = nlohmann::json::parse(read_text_file(marker.string()), nullptr, false);
-      if (json.is_object() && json.value("bytes", uint64_t{0}) == fs::file_size(file)) return file.string();
+      if (json.is_object() && json.contains("bytes") && json["bytes"] == fs::file_size(file)) return file.string();
     }
     if (ignored != nullptr) ignored->push_back(file.string());
   }
