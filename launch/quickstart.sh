@@ -116,7 +116,11 @@ fi
 
 stage "evaluation at several loop counts"
 for part in "${parts[@]}"; do
-  on_ranks eval "$run" --eval.part "$part" --eval.loops 1,2,3,6 --json "$run/eval_$part.json"
+  if [[ $run/eval_$part.json -nt $run/train.json ]]; then
+    echo "measured before: $run/eval_$part.json"
+  else
+    on_ranks eval "$run" --eval.part "$part" --eval.loops 1,2,3,6 --json "$run/eval_$part.json"
+  fi
 done
 
 stage "a paragraph"
