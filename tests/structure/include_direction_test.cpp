@@ -8,9 +8,9 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <regex>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace heddle {
@@ -43,21 +43,34 @@ bool is_source(const fs::path& path) {
   return kEndings.contains(path.extension().string());
 }
 
+/// The header of an #include line behind its opening mark: "<vector" or "\"support/error.h"; empty for other lines.
+std::string included_header(std::string_view line) {
+  const auto skip = [&line](std::string_view word) {
+    line.remove_prefix(std::min(line.find_first_not_of(" \t"), line.size()));
+    if (!line.starts_with(word)) return false;
+    line.remove_prefix(word.size());
+    return true;
+  };
+  if (!skip("#") || !skip("include") || !skip("")) return "";
+  if (!line.starts_with('"') && !line.starts_with('<')) return "";
+  const size_t end = line.find(line.front() == '<' ? '>' : '"', 1);
+  return end == std::string_view::npos ? "" : std::string(line.substr(0, end));
+}
+
 /// Violations in one file of `room`, as "FILE:LINE: ...".
 void check_file(const fs::path& path, const std::string& room, std::vector<std::string>& violations) {
-  static const std::regex kInclude(R"re(^\s*#\s*include\s*(["<])([^">]+)[">].*)re");
   std::ifstream file(path);
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
-    std::smatch match;
-    if (!std::regex_match(line, match, kInclude)) continue;
-    const std::string header = match[2];
+    const std::string quoted = included_header(line);
+    if (quoted.empty()) continue;
+    const std::string header = quoted.substr(1);
     const std::string target = header.substr(0, header.find('/'));
     const bool is_room = kMayInclude.contains(target) && target != header;
     const auto report = [&](const std::string& what) {
       violations.push_back(fmt::format("{}:{}: {}", path.string(), number, what));
     };
-    if (match[1] == "<") {
+    if (quoted.front() == '<') {
       if (is_room) report(fmt::format("<{}> is ours: include it with quotes", header));
     } else if (!is_room) {
       report(fmt::format("\"{}\" does not start with the name of a room", header));
