@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# From a clean clone to a trained, measured and diagnosed model on two CPU cores, in less than ten minutes.
+# From a clean clone to a trained, measured and diagnosed model on two CPU cores, meant for ten minutes.
 # A second run continues where the first one stopped, and is quick if that had finished.
 #   launch/quickstart.sh                 train on public-domain novels out of Debian packages
 #   launch/quickstart.sh --corpus DIR    train on the .txt and .jsonl files below DIR
