@@ -29,6 +29,12 @@ target_compile_options(heddle_options INTERFACE -Wall -Wextra -Wshadow -Wconvers
   -fno-math-errno -fno-trapping-math)
 if(HEDDLE_NATIVE)
   target_compile_options(heddle_options INTERFACE -march=native)
+  # g++ 12.2 with AVX-512 turns {7, 7, 0, 0} into a broadcast of 7 when it moves constants in wide pieces.
+  include(CheckCXXCompilerFlag)
+  check_cxx_compiler_flag("-mmove-max=128 -mstore-max=128" HEDDLE_HAS_MOVE_MAX)
+  if(HEDDLE_HAS_MOVE_MAX)
+    target_compile_options(heddle_options INTERFACE -mmove-max=128 -mstore-max=128)
+  endif()
 endif()
 if(HEDDLE_SANITIZE STREQUAL "address")
   target_compile_options(heddle_options INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=undefined

@@ -35,7 +35,7 @@ void ModelConfig::declare(Config& c) {
 void ModelConfig::validate() {
   if (moe.top_k > moe.experts)
     throw UsageError(fmt::format("moe.top_k = {} with moe.experts = {}", moe.top_k, moe.experts),
-                     fmt::format("moe.top_k can be 1 to {}", moe.experts));
+                     fmt::format("moe.top_k can be 2 to {}", moe.experts));
   if (moe.top_k == 1 && moe.experts > 1)
     throw UsageError("moe.top_k = 1 with renormalised weights: every weight is 1 and the router gets no gradient",
                      "use moe.top_k = 2 or more");
