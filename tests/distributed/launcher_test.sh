@@ -33,7 +33,7 @@ check() {
   fi
 }
 
-unset OMP_NUM_THREADS OMP_WAIT_POLICY OMPI_MCA_rmaps_base_oversubscribe
+unset OMP_NUM_THREADS OMP_WAIT_POLICY OMPI_MCA_rmaps_base_oversubscribe OMPI_MCA_mpi_yield_when_idle
 
 check 0 "usage: launch/heddle-mpirun" --help
 check 2 "there is no -- between" -n 2 "$helper"
