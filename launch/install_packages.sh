@@ -16,7 +16,7 @@ build_packages=(
   libsentencepiece-dev                  # tokenizer
   libutfcpp-dev                         # UTF-8
   libboost-program-options-dev          # configuration
-  libfmt-dev libspdlog-dev nlohmann-json3-dev
+  libfmt-dev nlohmann-json3-dev
   librandom123-dev libxxhash-dev        # random numbers, hashes
   zlib1g-dev liblzma-dev                # packed texts, compression baselines
 )

@@ -1,5 +1,5 @@
 // Loss-free balancing: the bias of an expert rises while it gets less than the mean load
-// (loom_release_spec section 4.5).
+// (docs/loom.md section 4.5).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // Capacity: an expert takes at most C slots per micro-step; the slots with the lowest weights are dropped first
-// (loom_release_spec section 3.6, step 4).
+// (docs/loom.md section 3.6, step 4).
 #pragma once
 
 #include "comm/communicator.h"

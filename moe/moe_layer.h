@@ -1,5 +1,5 @@
 // One Mixture-of-Experts feed-forward, as visited in one loop: router -> choice -> capacity -> plan -> dispatch ->
-// experts -> combine, plus the shared experts (loom_release_spec section 3.6).
+// experts -> combine, plus the shared experts (docs/loom.md section 3.6).
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// LOOM's EMA looping residual, one block (loom_release_spec section 3.5), with the branch multiplier in front:
+// LOOM's EMA looping residual, one block (docs/loom.md section 3.5), with the branch multiplier in front:
 //   o = branch_scale * branch
 //   n_local  <- beta_local  * n_local  + o,         r_local  = n_local  * inverse_d_local
 //   n_global <- beta_global * n_global + r_local,   r_global = n_global * inverse_d_global

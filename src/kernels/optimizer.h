@@ -13,7 +13,7 @@ struct AdamWCoefficients {
   float inverse_sqrt_correction2 = 1;  ///< 1 / sqrt(1 - beta2^m)
 };
 
-/// Decoupled weight decay, loom_release_spec section 4.3:
+/// Decoupled weight decay, docs/loom.md section 4.3:
 ///   p <- p (1 - lr wd); M <- b1 M + (1-b1) g; Q <- b2 Q + (1-b2) g^2; p <- p - lr M/(1-b1^m) / (sqrt(Q)/sqrt(1-b2^m) +
 ///   eps)
 using AdamW = void(int64_t count, const AdamWCoefficients& c, const float* gradient, float* parameter, float* first,

@@ -1,5 +1,5 @@
 // Rotary position embedding, half layout: element i of a head is paired with element i + head_dim/2,
-// (a, b) -> (a cos - b sin, b cos + a sin), angle = position * theta^(-2i/head_dim) (loom_release_spec section 3.4).
+// (a, b) -> (a cos - b sin, b cos + a sin), angle = position * theta^(-2i/head_dim) (docs/loom.md section 3.4).
 #pragma once
 
 #include <cstdint>

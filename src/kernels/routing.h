@@ -1,4 +1,4 @@
-// Choice of experts and mixing weights from router scores (loom_release_spec section 3.6), fp32 throughout.
+// Choice of experts and mixing weights from router scores (docs/loom.md section 3.6), fp32 throughout.
 #pragma once
 
 #include "kernels/types.h"

@@ -1,4 +1,4 @@
-// Parameters and floating-point operations by formula, without building a model (model.md section 6c).
+// Parameters and floating-point operations by formula, without building a model.
 // Products count two operations per multiply-add; experts count k, not E; loops multiply; lookups are free.
 #pragma once
 

@@ -1,4 +1,4 @@
-// LOOM's start values (loom_release_spec section 2). Every element is a function of (seed, tensor name, global index),
+// LOOM's start values (docs/loom.md section 2). Every element is a function of (seed, tensor name, global index),
 // so experts do not depend on the layout.
 #include <cmath>
 

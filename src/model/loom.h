@@ -1,4 +1,4 @@
-// LOOM: a core of L layers visited R times (loom_release_spec section 3).
+// LOOM: a core of L layers visited R times (docs/loom.md section 3).
 //   x = sqrt(D) embed(tokens); z = x
 //   loop t: z <- (1 - g_t) z + g_t x (t >= 2); local accumulators empty; L blocks; z <- rms(z)
 //   block:  o = gamma attn(rms(z)); z <- z + r_global + r_local; z <- z + gamma rms_w(moe_t(rms(z))); z <- rms(z)
@@ -49,7 +49,7 @@ class Loom {
   const Tensor& balance_bias(int64_t layer) const { return layers_.at(static_cast<size_t>(layer)).moe.balance_bias; }
   static std::string balance_bias_name(int64_t layer);
 
-  /// The release's start values (loom_release_spec section 2), each element a function of (seed, name, global index).
+  /// The release's start values (docs/loom.md section 2), each element a function of (seed, name, global index).
   void initialise(uint64_t seed);
 
   struct Options {

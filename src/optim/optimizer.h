@@ -1,5 +1,5 @@
 // AdamW and SGD over a parameter set. A tensor without gradient is left out altogether: no moment decay, no weight
-// decay, its step count stays (loom_release_spec section 4.2).
+// decay, its step count stays (docs/loom.md section 4.2).
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Learning-rate schedule: warm-up, stable, decay (loom_release_spec section 4.4).
+// Learning-rate schedule: warm-up, stable, decay (docs/loom.md section 4.4).
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 
 namespace heddle {
 
-/// What gamma uses when a count other than the configured one is run (model.md section 5).
+/// What gamma uses when a count other than the configured one is run.
 enum class DepthRule {
   kTrained,   ///< the configured count: fewer loops is early exit
   kRescaled,  ///< the count that is run

@@ -1,4 +1,4 @@
-// The release's guard against loss spikes (loom_release_spec section 4.6): one baseline per segment, an average of the
+// The release's guard against loss spikes (docs/loom.md section 4.6): one baseline per segment, an average of the
 // accepted losses.
 #pragma once
 

@@ -1,4 +1,4 @@
-// One global step of LOOM (loom_release_spec section 4.2): for every segment of loops, all micro-batches forward and
+// One global step of LOOM (docs/loom.md section 4.2): for every segment of loops, all micro-batches forward and
 // backward, then one clip and one optimizer step; the balance bias moves once at the end. Full back-propagation is the
 // case of one segment.
 //
