@@ -1,10 +1,20 @@
 // heddle generate: text from a checkpoint.
+#include <omp.h>
+
+#include <cstdlib>
+
 #include "data/tokenizer.h"
 #include "launch/loaded_model.h"
+#include "model/counting.h"
 #include "support/log.h"
 #include "train/generation.h"
 
 namespace heddle {
+
+namespace {
+/// Parameters per token and layer visit from which several threads pay for one token.
+constexpr int64_t kSharedParameters = 30'000'000;
+}  // namespace
 
 int run_generate_command(Job& job, const Arguments& arguments) {
   std::string device = "auto", prompt;
@@ -30,6 +40,10 @@ int run_generate_command(Job& job, const Arguments& arguments) {
   LoadedModel loaded = open_model(job, where[0], static_cast<int>(expert_parallel), kernels_of_device(device));
   if (loaded.info.tokenizer.empty()) throw Error(fmt::format("'{}' holds no tokenizer", loaded.path));
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(loaded.info.tokenizer, loaded.path);
+  // One token at a time: the products of a small model are too short to share, and threads that wait for each other
+  // on a busy machine cost far more than they save.
+  if (std::getenv("OMP_NUM_THREADS") == nullptr && count_parameters(loaded.model->config()).active < kSharedParameters)
+    omp_set_num_threads(1);
   options.seed = static_cast<uint64_t>(seed);
   options.context = loaded.config.sequence;
   options.stop_token = tokenizer->end_of_document();

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstdlib>
+#include <iterator>
 
 #include "support/error.h"
 
@@ -27,28 +28,53 @@ int64_t Allocator::size_class(int64_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
+// The smallest cached block that holds `size` and is at most half as large again.
+void* Allocator::from_cache(int64_t size) {
+  const auto found = cache_.lower_bound(size);
+  if (found == cache_.end() || found->first > size + size / 2) return nullptr;
+  void* const block = found->second.back();
+  if (found->first != size) held_size_[block] = found->first;
+  found->second.pop_back();
+  if (found->second.empty()) cache_.erase(found);
+  return block;
+}
+
+void* Allocator::from_system(int64_t size, Purpose purpose) {
+  // A quarter above the peak leaves room for blocks that do not fit each other.
+  const int64_t peak = std::max(largest_total_, use_.total + size);
+  if (use_.reserved + size > peak + peak / 4) shrink_to(peak + peak / 4 - size);
+  void* const block = std::aligned_alloc(64, static_cast<size_t>(size));
+  if (block == nullptr)
+    throw Error(
+        fmt::format("out of memory: {} bytes for {} ({} bytes in use)", size, purpose_name(purpose), use_.total),
+        "use fewer rows per micro-batch (train.micro_batch) or shorter segments (train.segment_loops)");
+  use_.reserved += size;
+  ++use_.system_requests;
+  return block;
+}
+
+void Allocator::shrink_to(int64_t bytes) {
+  while (use_.reserved > bytes && !cache_.empty()) {
+    const auto largest = std::prev(cache_.end());
+    std::free(largest->second.back());
+    use_.reserved -= largest->first;
+    largest->second.pop_back();
+    if (largest->second.empty()) cache_.erase(largest);
+  }
+}
+
 void* Allocator::allocate(int64_t bytes, Purpose purpose) {
   require(bytes >= 0, "allocation of {} bytes", bytes);
   const int64_t size = size_class(bytes);
   const std::lock_guard lock(mutex_);
-  void* block = nullptr;
-  if (auto found = cache_.find(size); found != cache_.end() && !found->second.empty()) {
-    block = found->second.back();
-    found->second.pop_back();
-  } else {
-    block = std::aligned_alloc(64, static_cast<size_t>(size));
-    if (block == nullptr)
-      throw Error(
-          fmt::format("out of memory: {} bytes for {} ({} bytes in use)", size, purpose_name(purpose), use_.total),
-          "use fewer rows per micro-batch (train.micro_batch) or shorter segments (train.segment_loops)");
-    use_.reserved += size;
-    ++use_.system_requests;
-  }
+  void* block = from_cache(size);
+  if (block == nullptr) block = from_system(size, purpose);
   const auto p = static_cast<size_t>(purpose);
   use_.current[p] += size;
   use_.total += size;
   use_.peak[p] = std::max(use_.peak[p], use_.current[p]);
   use_.total_peak = std::max(use_.total_peak, use_.total);
+  largest_total_ = std::max(largest_total_, use_.total);
   return block;
 }
 
@@ -57,7 +83,12 @@ void Allocator::release(void* block, int64_t bytes, Purpose purpose) noexcept {
   const std::lock_guard lock(mutex_);
   use_.current[static_cast<size_t>(purpose)] -= size;
   use_.total -= size;
-  cache_[size].push_back(block);
+  int64_t held = size;
+  if (const auto larger = held_size_.find(block); larger != held_size_.end()) {
+    held = larger->second;
+    held_size_.erase(larger);
+  }
+  cache_[held].push_back(block);
 }
 
 MemoryUse Allocator::use() const {
@@ -73,11 +104,7 @@ void Allocator::reset_peaks() {
 
 void Allocator::release_cache() {
   const std::lock_guard lock(mutex_);
-  for (auto& [size, blocks] : cache_) {
-    for (void* block : blocks) std::free(block);
-    use_.reserved -= size * static_cast<int64_t>(blocks.size());
-  }
-  cache_.clear();
+  shrink_to(0);
 }
 
 }  // namespace heddle

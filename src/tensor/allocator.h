@@ -1,5 +1,6 @@
 // Memory of tensors, accounted by purpose, so that a run can say what its bytes are for and where its peak was.
-// Freed blocks are kept by size class and handed out again: after warm-up a training step asks the system for nothing.
+// Freed blocks are kept and handed out again, also for somewhat smaller requests: after warm-up a training step asks
+// the system for next to nothing. What is kept is bounded by the peak in use, since received rows differ in every step.
 #pragma once
 
 #include <array>
@@ -8,6 +9,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace heddle {
@@ -38,9 +40,16 @@ class Allocator {
 
  private:
   static int64_t size_class(int64_t bytes);
+  void* from_cache(int64_t size);
+  void* from_system(int64_t size, Purpose purpose);
+  /// Gives cached blocks back, largest first, until at most `bytes` are held or none is left.
+  void shrink_to(int64_t bytes);
+
   mutable std::mutex mutex_;
   MemoryUse use_;
-  std::map<int64_t, std::vector<void*>> cache_;
+  int64_t largest_total_ = 0;                     ///< of all time
+  std::map<int64_t, std::vector<void*>> cache_;   ///< by size, no empty lists
+  std::unordered_map<void*, int64_t> held_size_;  ///< of live blocks that are larger than their request's class
 };
 
 }  // namespace heddle

@@ -56,7 +56,9 @@ CaseConfig read_case_config(const std::string& path) {
   try {
     json = Json::parse(file);
   } catch (const Json::exception& error) {
-    fail("'{}' is not valid JSON: {}", path, error.what());
+    // The library puts its own "[json.exception...] " in front.
+    const std::string text = error.what();
+    fail("'{}' is not valid JSON: {}", path, text.substr(text.find("] ") == text.npos ? 0 : text.find("] ") + 2));
   }
   if (!json.is_object()) fail("'{}' is not a JSON object", path);
   if (const auto version = value_of<int64_t>(json, "format_version", path); version != 1)

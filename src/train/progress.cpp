@@ -21,7 +21,7 @@ std::string duration(double seconds) {
 std::string progress_line(const Progress& p) {
   const double share = 100.0 * static_cast<double>(p.step) / static_cast<double>(p.steps);
   std::string line =
-      fmt::format("step {}/{} {:5.1f}%  eta {:<6}  loss {:.4f}  bpb {:.3f}  norm {:.3g}  lr {:.2e}  {:.0f} tok/s",
+      fmt::format("step {}/{} {:5.1f}%  eta {:<6}  loss {:.4f}  bpb {:.3f}  norm {:#.3g}  lr {:.2e}  {:.0f} tok/s",
                   p.step, p.steps, share, duration(static_cast<double>(p.steps - p.step) * p.seconds_per_step), p.loss,
                   p.bits_per_byte, p.gradient_norm, p.learning_rate, p.tokens_per_second);
   if (p.utilisation > 0) line += fmt::format("  util {:.0f}%", 100 * p.utilisation);

@@ -111,11 +111,12 @@ class Run {
     else
       resume(found);
     if (!speaks()) return;
-    publish_text(folder("config.ini"), resolved_);
+    // The log first: its lock refuses a second run before that one has changed anything.
     const RunLogHeader header = log_header();
     const std::string log = folder("log.h5");
     log_.emplace(done_ > 0 && fs::exists(log) ? RunLogWriter::resume(log, header, done_)
                                               : RunLogWriter::create(log, header));
+    publish_text(folder("config.ini"), resolved_);
   }
 
   std::string find_checkpoint() const {

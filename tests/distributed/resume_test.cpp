@@ -1,5 +1,5 @@
 // Stopping and going on with several ranks, and with another number of ranks: a checkpoint does not know its layout.
-#include "tests/data/temporary_folder.h"
+#include "tests/distributed/shared_folder.h"
 #include "tests/distributed/world.h"
 #include "tests/train/tiny_run.h"
 #include "tests/train/tiny_training.h"
@@ -7,18 +7,6 @@
 
 namespace heddle {
 namespace {
-
-/// Rank 0's temporary folder, known to all; removed when all are done.
-class SharedFolder {
- public:
-  SharedFolder() : path_(all_gather_text(test_world(), own_.path())[0]) {}
-  ~SharedFolder() { test_world().barrier(); }
-  std::string path(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  TemporaryFolder own_;
-  std::string path_;
-};
 
 TEST(DistributedResume, SevenAndThirteenStepsEqualTwenty) {
   const SharedFolder folder;

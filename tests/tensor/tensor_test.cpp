@@ -26,6 +26,41 @@ TEST(Allocator, FreedBlocksAreUsedAgain) {
   EXPECT_EQ(Allocator::host().use().system_requests, requests);
 }
 
+TEST(Allocator, SmallerRequestsShareABlock) {
+  constexpr int64_t kLarge = 1 << 20, kSmaller = kLarge * 3 / 4, kSmall = kLarge / 2;
+  Allocator allocator;
+  allocator.release(allocator.allocate(kLarge, Purpose::kExchange), kLarge, Purpose::kExchange);
+  // The block stays as large as it is, whatever it was handed out for.
+  for (const int64_t bytes : {kSmaller, kLarge, kSmaller, kLarge}) {
+    void* const block = allocator.allocate(bytes, Purpose::kExchange);
+    EXPECT_EQ(allocator.use().total, bytes);
+    EXPECT_EQ(allocator.use().system_requests, 1);
+    EXPECT_EQ(allocator.use().reserved, kLarge);
+    allocator.release(block, bytes, Purpose::kExchange);
+  }
+  allocator.release(allocator.allocate(kSmall, Purpose::kExchange), kSmall, Purpose::kExchange);
+  EXPECT_EQ(allocator.use().system_requests, 2) << "half of a block would be wasted";
+  allocator.release_cache();
+  EXPECT_EQ(allocator.use().reserved, 0);
+}
+
+TEST(Allocator, WhatIsKeptIsBoundedByThePeak) {
+  Allocator allocator;
+  // Every size is new, so that no kept block serves twice.
+  for (int64_t bytes = 1 << 16; bytes < 1 << 26; bytes *= 2) {
+    void* const first = allocator.allocate(bytes, Purpose::kExchange);
+    void* const second = allocator.allocate(bytes, Purpose::kExchange);
+    allocator.release(first, bytes, Purpose::kExchange);
+    allocator.release(second, bytes, Purpose::kExchange);
+    EXPECT_LE(allocator.use().reserved, allocator.use().total_peak * 5 / 4);
+  }
+  for (int64_t bytes = 1 << 25; bytes > 1 << 16; bytes /= 2) {
+    allocator.release(allocator.allocate(bytes, Purpose::kExchange), bytes, Purpose::kExchange);
+    EXPECT_LE(allocator.use().reserved, allocator.use().total_peak * 5 / 4);
+  }
+  allocator.release_cache();
+}
+
 TEST(Tensor, ViewsShareElements) {
   const Tensor a = Tensor::zeros({3, 4}, Purpose::kWorkspace);
   a.rows(1, 2).f32()[0] = 5;

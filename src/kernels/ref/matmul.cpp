@@ -20,25 +20,47 @@ void matmul(Transpose a_transpose, Transpose b_transpose, int64_t m, int64_t n, 
   }
 }
 
+namespace {
+/// to = sum, or to += sum.
+void store(float& to, double sum, bool accumulate) {
+  to = static_cast<float>(accumulate ? static_cast<double>(to) + sum : sum);
+}
+}  // namespace
+
 void grouped_matmul_forward(int64_t groups, const int64_t* offsets, int64_t n, int64_t k, const float* x,
                             const float* w, float* y) {
   for (int64_t g = 0; g < groups; ++g)
-    matmul(Transpose::kNo, Transpose::kYes, offsets[g + 1] - offsets[g], n, k, 1, x + offsets[g] * k, k, w + g * n * k,
-           k, 0, y + offsets[g] * n, n);
+    for (int64_t row = offsets[g]; row < offsets[g + 1]; ++row)
+      for (int64_t j = 0; j < n; ++j) {
+        double sum = 0;
+        for (int64_t p = 0; p < k; ++p)
+          sum += static_cast<double>(x[row * k + p]) * static_cast<double>(w[(g * n + j) * k + p]);
+        store(y[row * n + j], sum, false);
+      }
 }
 
 void grouped_matmul_input_gradient(int64_t groups, const int64_t* offsets, int64_t n, int64_t k, const float* dy,
                                    const float* w, bool accumulate, float* dx) {
   for (int64_t g = 0; g < groups; ++g)
-    matmul(Transpose::kNo, Transpose::kNo, offsets[g + 1] - offsets[g], k, n, 1, dy + offsets[g] * n, n, w + g * n * k,
-           k, accumulate ? 1.0F : 0.0F, dx + offsets[g] * k, k);
+    for (int64_t row = offsets[g]; row < offsets[g + 1]; ++row)
+      for (int64_t p = 0; p < k; ++p) {
+        double sum = 0;
+        for (int64_t j = 0; j < n; ++j)
+          sum += static_cast<double>(dy[row * n + j]) * static_cast<double>(w[(g * n + j) * k + p]);
+        store(dx[row * k + p], sum, accumulate);
+      }
 }
 
 void grouped_matmul_weight_gradient(int64_t groups, const int64_t* offsets, int64_t n, int64_t k, const float* dy,
                                     const float* x, bool accumulate, float* dw) {
   for (int64_t g = 0; g < groups; ++g)
-    matmul(Transpose::kYes, Transpose::kNo, n, k, offsets[g + 1] - offsets[g], 1, dy + offsets[g] * n, n,
-           x + offsets[g] * k, k, accumulate ? 1.0F : 0.0F, dw + g * n * k, k);
+    for (int64_t j = 0; j < n; ++j)
+      for (int64_t p = 0; p < k; ++p) {
+        double sum = 0;
+        for (int64_t row = offsets[g]; row < offsets[g + 1]; ++row)
+          sum += static_cast<double>(dy[row * n + j]) * static_cast<double>(x[row * k + p]);
+        store(dw[(g * n + j) * k + p], sum, accumulate);
+      }
 }
 
 }  // namespace heddle::ref
