@@ -44,7 +44,7 @@ class Communicator {
   virtual void exchange_rows(const void* sent, std::span<const int64_t> send_rows, void* received,
                              std::span<const int64_t> receive_rows, size_t row_bytes) = 0;
 
-  /// A communicator of the ranks that pass the same colour, ordered by rank. Collective over this one.
+  /// A communicator of the ranks that pass the same colour (0 or more), ordered by rank. Collective over this one.
   virtual std::unique_ptr<Communicator> split(int colour) = 0;
 
   /// Bytes this rank handed to other ranks so far in exchange_rows, and in all other calls (for the log).

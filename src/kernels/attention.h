@@ -15,7 +15,8 @@ struct AttentionShape {
   float scale = 0;  ///< multiplies q.k, usually 1/sqrt(head_dim)
 };
 
-/// Floats of scratch memory that forward and backward want (the larger of the two).
+/// Floats of scratch memory that forward and backward want (the larger of the two): a share for each of
+/// parallel_workers(), so ask under the thread setting under which you call.
 using AttentionWorkspace = int64_t(const AttentionShape& shape);
 
 /// q [batch*sequence, query_heads*head_dim], k and v [batch*sequence, kv_heads*head_dim], out like q,

@@ -4,6 +4,7 @@
 
 #include "model/loom.h"
 #include "support/hash.h"
+#include "support/parallel.h"
 #include "support/random.h"
 
 namespace heddle {
@@ -20,11 +21,10 @@ void fill_normal(Parameter& p, uint64_t seed, const std::string& stream_name, do
   const auto stream = static_cast<uint32_t>(hash64(stream_name));
   const int64_t count = p.value.count(), offset = p.global_offset();
   float* const out = p.value.f32();
-#pragma omp parallel for schedule(static)
-  for (int64_t i = 0; i < count; ++i) {
+  parallel_for(count, count > kParallelElements, [=](int64_t i) {
     const double z = random_normal(seed, Draw::kInitialisation, stream, static_cast<uint64_t>(offset + i));
     out[i] = static_cast<float>(deviation * (wrapped ? wrapped_normal(z) : z));
-  }
+  });
 }
 
 }  // namespace

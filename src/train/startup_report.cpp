@@ -1,12 +1,12 @@
 #include "train/startup_report.h"
 
-#include <omp.h>
 #include <sched.h>
 
 #include "model/counting.h"
 #include "support/log.h"
 #include "support/narrow.h"
 #include "support/numbers.h"
+#include "support/parallel.h"
 
 namespace heddle {
 
@@ -20,7 +20,7 @@ int cores_allowed() {
 
 std::string rank_lines(Job& job) {
   Communicator& world = job.world();
-  const int cores = cores_allowed(), threads = omp_get_max_threads();
+  const int cores = cores_allowed(), threads = parallel_workers();
   if (cores > 0 && threads > cores)
     log_rank_warning(
         fmt::format("{} threads may use {} core(s) only; start with launch/heddle-mpirun or mpirun --bind-to none",

@@ -1,7 +1,7 @@
 // Non-linearities as vector loops over stretches.
 #include "kernels/cpu/operations.h"
-#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vector_math.h"
+#include "support/parallel.h"
 
 namespace heddle::cpu {
 

@@ -3,20 +3,19 @@
 #include <cmath>
 
 #include "kernels/cpu/operations.h"
-#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vector_math.h"
+#include "support/parallel.h"
 
 namespace heddle::cpu {
 
 void cross_entropy(int64_t rows, int64_t vocabulary, const int32_t* targets, float gradient_scale, bool want_gradient,
                    float* logits, double* loss) {
-#pragma omp parallel for schedule(static) if (rows * vocabulary > kParallelElements)
-  for (int64_t r = 0; r < rows; ++r) {
+  parallel_for(rows, rows * vocabulary > kParallelElements, [=](int64_t r) {
     float* const z = logits + r * vocabulary;
     if (targets[r] == kIgnoredTarget) {
       loss[r] = 0;
       if (want_gradient) std::fill_n(z, vocabulary, 0.0F);
-      continue;
+      return;
     }
     const double target_logit = static_cast<double>(z[targets[r]]);
     const float largest = vector_max(vocabulary, z);
@@ -35,12 +34,12 @@ void cross_entropy(int64_t rows, int64_t vocabulary, const int32_t* targets, flo
       total += static_cast<double>(sum);
     }
     loss[r] = static_cast<double>(largest) + std::log(total) - target_logit;
-    if (!want_gradient) continue;
+    if (!want_gradient) return;
     const auto factor = static_cast<float>(static_cast<double>(gradient_scale) / total);
 #pragma omp simd
     for (int64_t v = 0; v < vocabulary; ++v) z[v] *= factor;
     z[targets[r]] -= gradient_scale;
-  }
+  });
 }
 
 }  // namespace heddle::cpu

@@ -1,9 +1,9 @@
 // Linear combinations and the sum of squares.
-#include <algorithm>
 #include <vector>
 
 #include "kernels/cpu/operations.h"
-#include "kernels/cpu/parallel.h"
+#include "support/narrow.h"
+#include "support/parallel.h"
 
 namespace heddle::cpu {
 
@@ -23,18 +23,16 @@ void scale(int64_t count, float alpha, const float* x, float* out) {
 
 double sum_of_squares(int64_t count, const float* x) {
   // One partial sum per stretch, added in order: the thread count does not show.
-  const int64_t parts = (count + kStretch - 1) / kStretch;
-  std::vector<double> partial(static_cast<size_t>(parts));
-#pragma omp parallel for schedule(static) if (count > kParallelElements)
-  for (int64_t part = 0; part < parts; ++part) {
+  std::vector<double> partials(static_cast<size_t>(div_up(count, kStretch)));
+  double* const partial = partials.data();
+  for_each_stretch(count, [=](int64_t first, int64_t last) {
     double sum = 0;
 #pragma omp simd reduction(+ : sum)
-    for (int64_t i = part * kStretch; i < std::min((part + 1) * kStretch, count); ++i)
-      sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-    partial[static_cast<size_t>(part)] = sum;
-  }
+    for (int64_t i = first; i < last; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+    partial[first / kStretch] = sum;
+  });
   double total = 0;
-  for (const double sum : partial) total += sum;
+  for (const double sum : partials) total += sum;
   return total;
 }
 

@@ -1,6 +1,6 @@
 // EMA looping residual: all accumulators in one pass over memory.
 #include "kernels/cpu/operations.h"
-#include "kernels/cpu/parallel.h"
+#include "support/parallel.h"
 
 namespace heddle::cpu {
 

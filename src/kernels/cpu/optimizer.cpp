@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "kernels/cpu/operations.h"
-#include "kernels/cpu/parallel.h"
+#include "support/parallel.h"
 
 namespace heddle::cpu {
 

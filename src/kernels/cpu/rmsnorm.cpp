@@ -4,7 +4,8 @@
 #include <cmath>
 
 #include "kernels/cpu/operations.h"
-#include "kernels/cpu/parallel.h"
+#include "support/narrow.h"
+#include "support/parallel.h"
 
 namespace heddle::cpu {
 
@@ -53,8 +54,8 @@ void input_gradient(int64_t width, const float* x, const float* gain, const floa
 void gain_gradient(int64_t rows, int64_t width, const float* x, const float* inverse_rms, const float* dy,
                    GradientOut dgain) {
   constexpr int64_t kColumns = 64, kRows = 64;
-#pragma omp parallel for schedule(static) if (rows * width > kParallelElements)
-  for (int64_t first = 0; first < width; first += kColumns) {
+  parallel_for(div_up(width, kColumns), rows * width > kParallelElements, [=](int64_t stripe) {
+    const int64_t first = stripe * kColumns;
     const int64_t columns = std::min(kColumns, width - first);
     std::array<float, kColumns> total{};
     for (int64_t block = 0; block < rows; block += kRows) {
@@ -72,15 +73,14 @@ void gain_gradient(int64_t rows, int64_t width, const float* x, const float* inv
       float& out = dgain.data[first + d];
       out = total[static_cast<size_t>(d)] + (dgain.accumulate ? out : 0.0F);
     }
-  }
+  });
 }
 
 }  // namespace
 
 void rmsnorm_forward(int64_t rows, int64_t width, float eps, const float* x, const float* gain, float* y,
                      float* inverse_rms) {
-#pragma omp parallel for schedule(static) if (rows * width > kParallelElements)
-  for (int64_t r = 0; r < rows; ++r) {
+  parallel_for(rows, rows * width > kParallelElements, [=](int64_t r) {
     const float* const from = x + r * width;
     float* const to = y + r * width;
     const float inverse = 1.0F / std::sqrt(row_square(width, from) / static_cast<float>(width) + eps);
@@ -92,14 +92,13 @@ void rmsnorm_forward(int64_t rows, int64_t width, float eps, const float* x, con
 #pragma omp simd
       for (int64_t d = 0; d < width; ++d) to[d] = gain[d] * from[d] * inverse;
     }
-  }
+  });
 }
 
 void rmsnorm_backward(int64_t rows, int64_t width, const float* x, const float* gain, const float* inverse_rms,
                       const float* dy, GradientOut dx, GradientOut dgain) {
   if (dx) {
-#pragma omp parallel for schedule(static) if (rows * width > kParallelElements)
-    for (int64_t r = 0; r < rows; ++r) {
+    parallel_for(rows, rows * width > kParallelElements, [=](int64_t r) {
       const float* const x_row = x + r * width;
       const float* const dy_row = dy + r * width;
       const float inverse = inverse_rms[r];
@@ -110,7 +109,7 @@ void rmsnorm_backward(int64_t rows, int64_t width, const float* x, const float* 
       } else {
         input_gradient<false>(width, x_row, gain, dy_row, inverse, pull, out);
       }
-    }
+    });
   }
   if (dgain) gain_gradient(rows, width, x, inverse_rms, dy, dgain);
 }

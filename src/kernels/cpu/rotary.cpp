@@ -1,6 +1,6 @@
 // Rotary positions: both halves of a head in one vector loop.
 #include "kernels/cpu/operations.h"
-#include "kernels/cpu/parallel.h"
+#include "support/parallel.h"
 
 namespace heddle::cpu {
 
@@ -8,8 +8,7 @@ void rotary(int64_t rows, int64_t heads, int64_t head_dim, const int32_t* positi
             const float* sine, bool inverse, const float* x, float* y) {
   const int64_t half = head_dim / 2;
   const float sign = inverse ? -1.0F : 1.0F;
-#pragma omp parallel for schedule(static) if (rows * heads * head_dim > kParallelElements)
-  for (int64_t r = 0; r < rows; ++r) {
+  parallel_for(rows, rows * heads * head_dim > kParallelElements, [=](int64_t r) {
     const float* const c = cosine + position[r] * half;
     const float* const s = sine + position[r] * half;
     for (int64_t h = 0; h < heads; ++h) {
@@ -22,7 +21,7 @@ void rotary(int64_t rows, int64_t heads, int64_t head_dim, const int32_t* positi
         to[half + i] = b * c[i] + a * turn;
       }
     }
-  }
+  });
 }
 
 }  // namespace heddle::cpu

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "kernels/cpu/operations.h"
-#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vector_math.h"
 #include "support/narrow.h"
+#include "support/parallel.h"
 
 namespace heddle::cpu {
 
@@ -47,37 +47,33 @@ void choose_row(int32_t count, int64_t k, const float* scores, const float* bias
 
 void top_k(int64_t rows, int64_t experts, int64_t k, const float* scores, const float* bias, int32_t* index) {
   const auto count = narrow<int32_t>(experts);
-#pragma omp parallel if (rows * experts > kParallelElements)
-  {
+  parallel_chunks(rows, rows * experts > kParallelElements, [=](Chunk chunk) {
     std::vector<int32_t> keys(static_cast<size_t>(div_up(experts, kVector) * kVector), kChosenKey);
-#pragma omp for schedule(static)
-    for (int64_t r = 0; r < rows; ++r) choose_row(count, k, scores + r * experts, bias, keys, index + r * k);
-  }
+    for (int64_t r = chunk.first; r < chunk.last; ++r)
+      choose_row(count, k, scores + r * experts, bias, keys, index + r * k);
+  });
 }
 
 void route_weights_forward(int64_t rows, int64_t experts, int64_t k, bool renormalise, const float* scores,
                            const int32_t* index, const uint8_t* keep, float* weights) {
-#pragma omp parallel for schedule(static) if (rows * experts > kParallelElements)
-  for (int64_t r = 0; r < rows; ++r) {
+  parallel_for(rows, rows * experts > kParallelElements, [=](int64_t r) {
     float* const w = weights + r * k;
     float sum = 0, kept = 0;
     for (int64_t j = 0; j < k; ++j) sum += w[j] = scores[r * experts + index[r * k + j]];
     const float divisor = renormalise ? std::max(sum, kSmallestSum) : 1.0F;
     for (int64_t j = 0; j < k; ++j) w[j] /= divisor;
-    if (keep == nullptr) continue;
+    if (keep == nullptr) return;
     for (int64_t j = 0; j < k; ++j) kept += w[j] = keep[r * k + j] != 0 ? w[j] : 0.0F;
     for (int64_t j = 0; j < k; ++j) w[j] /= std::max(kept, kSmallestSum);
-  }
+  });
 }
 
 void route_weights_backward(int64_t rows, int64_t experts, int64_t k, bool renormalise, const float* scores,
                             const int32_t* index, const uint8_t* keep, const float* dweights, GradientOut dscores) {
   if (!dscores) return;
-#pragma omp parallel if (rows * experts > kParallelElements)
-  {
+  parallel_chunks(rows, rows * experts > kParallelElements, [=](Chunk chunk) {
     std::vector<float> w(static_cast<size_t>(k)), dw(static_cast<size_t>(k));
-#pragma omp for schedule(static)
-    for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t r = chunk.first; r < chunk.last; ++r) {
       const int32_t* const chosen = index + r * k;
       float* const out = dscores.data + r * experts;
       if (!dscores.accumulate) std::fill_n(out, experts, 0.0F);
@@ -102,7 +98,7 @@ void route_weights_backward(int64_t rows, int64_t experts, int64_t k, bool renor
         for (size_t j = 0; j < w.size(); ++j) pull += dw[j] * w[j];
       for (size_t j = 0; j < w.size(); ++j) out[chosen[j]] += (dw[j] - pull) / divisor;
     }
-  }
+  });
 }
 
 }  // namespace heddle::cpu

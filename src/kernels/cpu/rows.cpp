@@ -2,26 +2,25 @@
 #include <algorithm>
 
 #include "kernels/cpu/operations.h"
-#include "kernels/cpu/parallel.h"
+#include "support/parallel.h"
 
 namespace heddle::cpu {
 
 void gather_rows(int64_t count, int64_t width, const int64_t* row, const float* x, float* y) {
-#pragma omp parallel for schedule(static) if (count * width > kParallelElements)
-  for (int64_t i = 0; i < count; ++i) std::copy_n(x + row[i] * width, width, y + i * width);
+  parallel_for(count, count * width > kParallelElements,
+               [=](int64_t i) { std::copy_n(x + row[i] * width, width, y + i * width); });
 }
 
 void sum_slots(int64_t rows, int64_t width, const int64_t* row_begin, const int64_t* slot, const float* weight,
                const float* y, bool accumulate, float* out) {
-#pragma omp parallel for schedule(static) if (rows * width > kParallelElements)
-  for (int64_t r = 0; r < rows; ++r) {
+  parallel_for(rows, rows * width > kParallelElements, [=](int64_t r) {
     float* const to = out + r * width;
     int64_t e = row_begin[r];
     const int64_t end = row_begin[r + 1];
     if (!accumulate) {
       if (e == end) {
         std::fill_n(to, width, 0.0F);
-        continue;
+        return;
       }
       const float w = weight == nullptr ? 1.0F : weight[slot[e]];
       const float* const from = y + slot[e] * width;
@@ -35,13 +34,12 @@ void sum_slots(int64_t rows, int64_t width, const int64_t* row_begin, const int6
 #pragma omp simd
       for (int64_t d = 0; d < width; ++d) to[d] += w * from[d];
     }
-  }
+  });
 }
 
 void sum_slots_backward(int64_t count, int64_t width, const int64_t* row, const float* weight, const float* y,
                         const float* dout, float* dy, float* dweight) {
-#pragma omp parallel for schedule(static) if (count * width > kParallelElements)
-  for (int64_t s = 0; s < count; ++s) {
+  parallel_for(count, count * width > kParallelElements, [=](int64_t s) {
     const float* const gradient = dout + row[s] * width;
     const float* const value = y + s * width;
     float* const to = dy + s * width;
@@ -53,7 +51,7 @@ void sum_slots_backward(int64_t count, int64_t width, const int64_t* row, const 
       to[d] = w * gradient[d];
     }
     dweight[s] = dot;
-  }
+  });
 }
 
 }  // namespace heddle::cpu
