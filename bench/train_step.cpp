@@ -121,7 +121,7 @@ void run() {
   Loom model(config, groups, kernels);
   model.initialise(1);
   model.parameters().allocate_gradients();
-  Optimizer optimizer({}, model.parameters(), kernels);
+  Optimizer optimizer({}, model.parameters(), groups, kernels);
   TrainStep step(model, optimizer, {});
   TokenBatch batch{kRows, kSequence, {}, {}, {}, {}};
   for (Tensor* t : {&batch.tokens, &batch.targets, &batch.position})

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "support/hdf5.h"
+
 namespace heddle {
 
 class Communicator {
@@ -32,6 +34,11 @@ class Communicator {
   virtual void all_reduce_sum(std::span<float> values) = 0;
   virtual void all_reduce_sum(std::span<double> values) = 0;
   virtual void all_reduce_sum(std::span<int64_t> values) = 0;
+  /// The two halves of all_reduce_sum, with shards of any sizes: counts[r] elements for rank r, one shard behind the
+  /// other. Afterwards this rank's shard holds its sums, in rank order; the other shards are as they were.
+  virtual void reduce_scatter_sum(std::span<float> values, std::span<const int64_t> counts) = 0;
+  /// In place: every rank's shard reaches all ranks.
+  virtual void all_gather_shards(std::span<float> values, std::span<const int64_t> counts) = 0;
   virtual void all_reduce_max(std::span<int64_t> values) = 0;
   virtual void all_reduce_max(std::span<double> values) = 0;  ///< a NaN of any rank gives NaN on every rank
 
@@ -46,6 +53,10 @@ class Communicator {
 
   /// A communicator of the ranks that pass the same colour (0 or more), ordered by rank. Collective over this one.
   virtual std::unique_ptr<Communicator> split(int colour) = 0;
+
+  /// An existing HDF5 file, opened by all ranks together, each of which may then write its own elements. Closing is
+  /// collective too. Throws where the file system or MPI cannot do that, perhaps on some ranks only.
+  virtual h5::File open_shared(const std::string& path) = 0;
 
   /// Bytes this rank handed to other ranks so far in exchange_rows, and in all other calls (for the log).
   struct Traffic {

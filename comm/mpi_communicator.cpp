@@ -1,5 +1,7 @@
 #include "comm/mpi_communicator.h"
 
+#include <hdf5.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -65,34 +67,39 @@ void MpiCommunicator::all_gather(const void* sent, size_t bytes, void* received)
   traffic_.other_bytes += static_cast<int64_t>(bytes) * (size_ - 1);
 }
 
+namespace {
+/// Stretch `first .. first + step` of the shard of rank r, as (offset, count); the count is 0 beyond its end.
+std::pair<int64_t, int64_t> piece_of(std::span<const int64_t> begins, int r, int64_t first, int64_t step) {
+  const int64_t begin = std::min(begins[r] + first, begins[r + 1]);
+  return {begin, std::min(begin + step, begins[r + 1]) - begin};
+}
+
+int64_t longest_shard(std::span<const int64_t> begins) {
+  int64_t longest = 0;
+  for (size_t r = 0; r + 1 < begins.size(); ++r) longest = std::max(longest, begins[r + 1] - begins[r]);
+  return longest;
+}
+}  // namespace
+
+// Piece by piece of every rank's shard: its owner gets all contributions and adds them in rank order.
 template <typename T>
-void MpiCommunicator::ordered_sum(std::span<T> values, MPI_Datatype type) {
-  if (size_ == 1) return;
-  const auto count = static_cast<int64_t>(values.size());
-  const int64_t shard = div_up(count, size_);
-  const auto shard_begin = [&](int r) { return std::min(shard * r, count); };
+void MpiCommunicator::sum_shards(std::span<T> values, std::span<const int64_t> begins, MPI_Datatype type) {
   const int64_t step = std::max<int64_t>(1, chunk_bytes_ / static_cast<int64_t>(sizeof(T)));
   std::vector<T> contributions;
   std::vector<MPI_Request> requests;
-  // A piece is the same stretch of every rank's shard: its owner gets all contributions, adds them in rank order, and
-  // the sums go round.
-  for (int64_t first = 0; first < shard; first += step) {
-    const auto piece = [&](int r) {
-      const int64_t begin = std::min(shard_begin(r) + first, shard_begin(r + 1));
-      return std::pair<int64_t, int64_t>(begin, std::min(begin + step, shard_begin(r + 1)) - begin);
-    };
-    const auto [mine, mine_count] = piece(rank_);
+  for (int64_t first = 0; first < longest_shard(begins); first += step) {
+    const auto [mine, mine_count] = piece_of(begins, rank_, first, step);
     contributions.resize(static_cast<size_t>(mine_count * size_));
     requests.clear();
     for (int r = 0; r < size_; ++r) {
       if (r == rank_) continue;
-      const auto [theirs, theirs_count] = piece(r);
+      const auto [theirs, theirs_count] = piece_of(begins, r, first, step);
       check(MPI_Irecv(contributions.data() + mine_count * r, narrow<int>(mine_count), type, r, 0, comm_,
                       &requests.emplace_back()),
             "sum over ranks");
       check(MPI_Isend(values.data() + theirs, narrow<int>(theirs_count), type, r, 0, comm_, &requests.emplace_back()),
             "sum over ranks");
-      traffic_.other_bytes += (theirs_count + mine_count) * static_cast<int64_t>(sizeof(T));
+      traffic_.other_bytes += theirs_count * static_cast<int64_t>(sizeof(T));
     }
     check(MPI_Waitall(narrow<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE), "sum over ranks");
     T* const sum = values.data() + mine;
@@ -102,17 +109,53 @@ void MpiCommunicator::ordered_sum(std::span<T> values, MPI_Datatype type) {
       const T* const theirs = contributions.data() + mine_count * r;
       for (int64_t i = 0; i < mine_count; ++i) sum[i] += theirs[i];
     }
+  }
+}
+
+template <typename T>
+void MpiCommunicator::gather_shards(std::span<T> values, std::span<const int64_t> begins, MPI_Datatype type) {
+  const int64_t step = std::max<int64_t>(1, chunk_bytes_ / static_cast<int64_t>(sizeof(T)));
+  std::vector<MPI_Request> requests;
+  for (int64_t first = 0; first < longest_shard(begins); first += step) {
+    const auto [mine, mine_count] = piece_of(begins, rank_, first, step);
     requests.clear();
     for (int r = 0; r < size_; ++r) {
       if (r == rank_) continue;
-      const auto [theirs, theirs_count] = piece(r);
+      const auto [theirs, theirs_count] = piece_of(begins, r, first, step);
       check(MPI_Irecv(values.data() + theirs, narrow<int>(theirs_count), type, r, 1, comm_, &requests.emplace_back()),
-            "sum over ranks");
+            "gathering of shards");
       check(MPI_Isend(values.data() + mine, narrow<int>(mine_count), type, r, 1, comm_, &requests.emplace_back()),
-            "sum over ranks");
+            "gathering of shards");
+      traffic_.other_bytes += mine_count * static_cast<int64_t>(sizeof(T));
     }
-    check(MPI_Waitall(narrow<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE), "sum over ranks");
+    check(MPI_Waitall(narrow<int>(requests.size()), requests.data(), MPI_STATUSES_IGNORE), "gathering of shards");
   }
+}
+
+template <typename T>
+void MpiCommunicator::ordered_sum(std::span<T> values, MPI_Datatype type) {
+  if (size_ == 1) return;
+  const auto count = static_cast<int64_t>(values.size());
+  const int64_t shard = div_up(count, size_);
+  std::vector<int64_t> begins;
+  for (int64_t r = 0; r <= size_; ++r) begins.push_back(std::min(shard * r, count));
+  sum_shards(values, begins, type);
+  gather_shards(values, begins, type);
+}
+
+std::vector<int64_t> MpiCommunicator::begins_of(std::span<const int64_t> counts, size_t total) const {
+  std::vector<int64_t> begins(1, 0);
+  for (const int64_t count : counts) begins.push_back(begins.back() + count);
+  require(static_cast<int>(counts.size()) == size_ && begins.back() == static_cast<int64_t>(total),
+          "{} shards of {} elements in all for {} ranks and {} elements", counts.size(), begins.back(), size_, total);
+  return begins;
+}
+
+void MpiCommunicator::reduce_scatter_sum(std::span<float> values, std::span<const int64_t> counts) {
+  sum_shards(values, begins_of(counts, values.size()), MPI_FLOAT);
+}
+void MpiCommunicator::all_gather_shards(std::span<float> values, std::span<const int64_t> counts) {
+  gather_shards(values, begins_of(counts, values.size()), MPI_FLOAT);
 }
 
 void MpiCommunicator::all_reduce_sum(std::span<float> values) {
@@ -204,6 +247,20 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int colour) {
   MPI_Comm part = MPI_COMM_NULL;
   check(MPI_Comm_split(comm_, colour, rank_, &part), "split of the ranks");
   return std::make_unique<MpiCommunicator>(part, true, chunk_bytes_);
+}
+
+h5::File MpiCommunicator::open_shared(const std::string& path) {
+  const hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+  H5Pset_libver_bounds(access, H5F_LIBVER_LATEST, H5F_LIBVER_LATEST);
+  H5Pset_fapl_mpio(access, comm_, MPI_INFO_NULL);
+  try {
+    h5::File file(path, access);
+    H5Pclose(access);
+    return file;
+  } catch (...) {
+    H5Pclose(access);
+    throw;
+  }
 }
 
 }  // namespace heddle

@@ -34,6 +34,10 @@ ProcessGroups::ProcessGroups(Communicator& world, int expert_parallel) : world_(
   expert_replicas_ = world.split(world.rank() % expert_parallel);
 }
 
+ProcessGroups::ProcessGroups(Communicator& world, std::unique_ptr<Communicator> expert_parallel,
+                             std::unique_ptr<Communicator> expert_replicas)
+    : world_(world), expert_parallel_(std::move(expert_parallel)), expert_replicas_(std::move(expert_replicas)) {}
+
 ExpertRange ProcessGroups::owned_experts(int64_t experts) const {
   const int64_t count = div_exact(experts, expert_parallel_->size(), "experts over the expert-parallel ranks");
   return {count * expert_parallel_->rank(), count};

@@ -20,6 +20,9 @@ class ProcessGroups {
   /// Refuses an expert_parallel that does not divide the ranks, naming the valid choices. Collective over world.
   /// `world` must outlive the groups.
   ProcessGroups(Communicator& world, int expert_parallel);
+  /// Groups made by hand.
+  ProcessGroups(Communicator& world, std::unique_ptr<Communicator> expert_parallel,
+                std::unique_ptr<Communicator> expert_replicas);
 
   Communicator& world() { return world_; }
   Communicator& expert_parallel() { return *expert_parallel_; }  ///< ranks among which tokens travel

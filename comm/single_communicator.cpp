@@ -18,6 +18,8 @@ class SingleCommunicator : public Communicator {
   void all_reduce_sum(std::span<float>) override {}
   void all_reduce_sum(std::span<double>) override {}
   void all_reduce_sum(std::span<int64_t>) override {}
+  void reduce_scatter_sum(std::span<float>, std::span<const int64_t>) override {}
+  void all_gather_shards(std::span<float>, std::span<const int64_t>) override {}
   void all_reduce_max(std::span<int64_t>) override {}
   void all_reduce_max(std::span<double>) override {}
   void exchange_counts(std::span<const int64_t> sent, int64_t, std::span<int64_t> received) override {
@@ -29,6 +31,7 @@ class SingleCommunicator : public Communicator {
     copy(received, sent, static_cast<size_t>(send_rows[0]) * row_bytes);
   }
   std::unique_ptr<Communicator> split(int) override { return make_single_communicator(); }
+  h5::File open_shared(const std::string& path) override { return {path, h5::File::Mode::kReadWrite}; }
   Traffic traffic() const override { return {}; }
 
  private:

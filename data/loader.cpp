@@ -102,17 +102,4 @@ Batch Loader::fetch_eval(Part part, int64_t first, int64_t rows) const {
   return batch;
 }
 
-int64_t Loader::counted_bytes(Part part, const Tokenizer& tokenizer) const {
-  const int64_t tokens = store_.tokens(part);
-  int64_t bytes = 0;
-  uint32_t previous = tokens > 0 ? store_.token(part, 0) : 0;
-  for (int64_t i = 1; i < tokens; ++i) {
-    const uint32_t id = store_.token(part, i);
-    if (!options_.document_mask || previous != store_.end_of_document())
-      bytes += static_cast<int64_t>(tokenizer.piece_bytes(id).size());
-    previous = id;
-  }
-  return bytes;
-}
-
 }  // namespace heddle

@@ -57,10 +57,6 @@ class Loader {
   /// Windows [first, first + rows) of the part; those behind the last are padding as a whole.
   Batch fetch_eval(Part part, int64_t first, int64_t rows) const;
 
-  /// Text bytes of the targets that an evaluation of the part counts: the denominator of bits per byte. `tokenizer` is
-  /// the store's.
-  int64_t counted_bytes(Part part, const Tokenizer& tokenizer) const;
-
  private:
   void fill_row(Part part, int64_t sample, int64_t row, Batch& batch) const;
 

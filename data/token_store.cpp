@@ -226,15 +226,25 @@ uint32_t TokenStore::token(Part part, int64_t index) const {
 void TokenStore::copy_tokens(Part part, int64_t first, int64_t count, int32_t* out) const {
   check_range(part, first, count);
   const unsigned char* at = map_.data() + view(part).offset + static_cast<uint64_t>(first * width_);
-  if (width_ == 4) {
-    std::memcpy(out, at, static_cast<size_t>(count) * sizeof(int32_t));
-    return;
-  }
+  uint32_t largest = 0;
   for (int64_t i = 0; i < count; ++i) {
-    uint16_t id = 0;
-    std::memcpy(&id, at + 2 * i, sizeof(id));
-    out[i] = id;
+    uint32_t id = 0;
+    if (width_ == 4) {
+      std::memcpy(&id, at + 4 * i, sizeof id);
+    } else {
+      uint16_t narrow_id = 0;
+      std::memcpy(&narrow_id, at + 2 * i, sizeof narrow_id);
+      id = narrow_id;
+    }
+    largest = std::max(largest, id);
+    out[i] = static_cast<int32_t>(id);
   }
+  if (static_cast<int64_t>(largest) >= vocabulary_size_)
+    throw Error(
+        fmt::format("token store '{}' is damaged: among the {} tokens {} to {} there is the id {}, its vocabulary "
+                    "has {} ids",
+                    path_, part_name(part), first, first + count - 1, largest, vocabulary_size_),
+        "build the store again: heddle data build ... --force");
 }
 
 std::vector<uint32_t> TokenStore::read_tokens(Part part, int64_t first, int64_t count) const {

@@ -174,12 +174,14 @@ int show(Arguments arguments) {
 
 int baselines(Arguments arguments) {
   const auto file = take_value(arguments, "--json");
+  require_writable_target(file.value_or(""));
   const TokenStore store = TokenStore::open(only_argument(arguments, "token store"));
   nlohmann::json json = {{"store", store.path()}, {"content_hash", store.content_hash()}};
+  const std::vector<Baselines> results = measure_baselines(store);
   log_line("bits per byte of held-out text:");
   log_line(fmt::format("{:<12}{:>14}{:>14}{:>14}{:>14}{:>14}", "part", "text bytes", "token bigram", "byte bigram",
                        "xz alone", "xz primed"));
-  for (const Baselines& result : measure_baselines(store)) {
+  for (const Baselines& result : results) {
     log_line(fmt::format("{:<12}{:>14}{:>14.4f}{:>14.4f}{:>14.4f}{:>14.4f}", part_name(result.part), result.text_bytes,
                          result.token_bigram, result.byte_bigram, result.xz, result.xz_primed));
     json[part_name(result.part)] = {{"text_bytes", result.text_bytes},

@@ -55,6 +55,7 @@ int run_diagnose_command(const std::vector<std::string>& arguments) {
     return static_cast<int>(ExitStatus::kOk);
   }
   const std::vector<std::string> where = config.parse(arguments);
+  require_writable_target(json);
   if (where.size() != 1) throw UsageError("diagnose takes one run folder or log", "heddle diagnose runs/quickstart");
   const bool folder = std::filesystem::is_directory(where[0]);
   const RunLog log = RunLog::open(folder ? (std::filesystem::path(where[0]) / "log.h5").string() : where[0]);

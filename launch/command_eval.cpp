@@ -39,6 +39,7 @@ int run_eval_command(Job& job, const Arguments& arguments) {
     return static_cast<int>(ExitStatus::kOk);
   }
   const Arguments where = config.parse(arguments);
+  require_writable_target(json);
   if (where.size() != 1) throw UsageError("eval takes one checkpoint or run folder", "heddle eval runs/quickstart");
   LoadedModel loaded = open_model(job, where[0], static_cast<int>(expert_parallel), kernels_of_device(device));
   const TokenStore store = TokenStore::open(store_path.empty() ? loaded.config.store : store_path);

@@ -19,6 +19,7 @@ int run_train_command(Job& job, const Arguments& arguments) {
   if (const Arguments rest = config.parse(arguments); !rest.empty())
     throw UsageError(fmt::format("train takes no argument '{}'", rest[0]), "flags are --section.key VALUE");
   settings.validate();
+  require_writable_target(settings.summary);
   const std::string resolved = config.resolved();
   log_line("configuration:\n" + resolved);
   const TrainOutcome outcome = train(job, settings, resolved, kernels_of_device(settings.device));
@@ -27,10 +28,11 @@ int run_train_command(Job& job, const Arguments& arguments) {
                                                   {"validation_bits_per_byte", outcome.validation_bits_per_byte},
                                                   {"tokens_per_second", outcome.tokens_per_second},
                                                   {"peak_bytes", outcome.peak_bytes},
-                                                  {"checkpoint", outcome.checkpoint}}
+                                                  {"checkpoint", outcome.checkpoint},
+                                                  {"stopped", outcome.stopped}}
                                            .dump(2) +
                                        "\n");
-  return static_cast<int>(ExitStatus::kOk);
+  return static_cast<int>(outcome.stopped ? ExitStatus::kStopped : ExitStatus::kOk);
 }
 
 }  // namespace heddle

@@ -13,11 +13,12 @@ std::string checkpoint_of(const std::string& where) {
   namespace fs = std::filesystem;
   if (!fs::is_directory(where)) return where;
   std::vector<std::string> ignored;
-  const std::optional<std::string> newest = newest_checkpoint((fs::path(where) / "checkpoints").string(), &ignored);
-  if (!newest)
+  const std::vector<std::string> complete = complete_checkpoints((fs::path(where) / "checkpoints").string(), &ignored);
+  for (const std::string& file : ignored) log_warning(fmt::format("ignoring '{}': it is not complete", file));
+  if (complete.empty())
     throw Error(fmt::format("the run '{}' has no complete checkpoint", where),
                 "give a run's folder or a checkpoint file");
-  return *newest;
+  return complete.front();
 }
 
 }  // namespace

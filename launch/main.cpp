@@ -2,12 +2,15 @@
 // job.
 #include <cstdio>
 #include <exception>
+#include <optional>
 
 #include "launch/command_data.h"
 #include "launch/command_diagnose.h"
+#include "launch/command_inspect.h"
 #include "launch/program.h"
 #include "support/error.h"
 #include "support/log.h"
+#include "support/stop_signal.h"
 
 namespace heddle {
 
@@ -22,10 +25,11 @@ usage: heddle COMMAND [arguments]          (several ranks: launch/heddle-mpirun 
   eval CHECKPOINT|RUN                         loss at one or many loop counts
   generate CHECKPOINT|RUN --prompt TEXT       text from a checkpoint
   diagnose RUN                                what a run's log says about its loops and experts
+  inspect FILE                                what a store, checkpoint or log holds, and whether it is whole
   verify CASE_DIR...                          reference cases against this build and device
 
 heddle COMMAND --help lists the keys of a command.
-exit status: 0 fine, 1 the work failed, 2 wrong usage or configuration, 3 verify or diagnose found a problem
+exit status: 0 fine, 1 the work failed, 2 wrong usage or configuration, 3 verify, diagnose or inspect found a problem
 )";
 
 /// Commands that read and write files alone and never start MPI.
@@ -35,7 +39,8 @@ int run_alone(const std::string& command, const Arguments& arguments) {
     throw UsageError(
         fmt::format("heddle {} works alone, but {} says {} processes", command, launcher.variable, launcher.size),
         "start it without mpirun");
-  return command == "data" ? run_data_command(arguments) : run_diagnose_command(arguments);
+  if (command == "data") return run_data_command(arguments);
+  return command == "inspect" ? run_inspect_command(arguments) : run_diagnose_command(arguments);
 }
 
 int run_in_job(Job& job, const std::string& command, const Arguments& arguments) {
@@ -67,7 +72,7 @@ int run(const Arguments& all) {
   const std::string& command = all[0];
   const Arguments arguments(all.begin() + 1, all.end());
   try {
-    if (command == "data" || command == "diagnose") return run_alone(command, arguments);
+    if (command == "data" || command == "diagnose" || command == "inspect") return run_alone(command, arguments);
     if (!needs_job(command))
       throw UsageError(fmt::format("there is no command '{}'", command), "heddle --help lists them");
   } catch (const std::exception& error) {
@@ -75,7 +80,9 @@ int run(const Arguments& all) {
     return static_cast<int>(status_of(error));
   }
   std::unique_ptr<Job> job;
+  std::optional<StopSignal> signal;
   try {
+    if (command == "train") signal.emplace();  // before MPI starts threads
     job = std::make_unique<Job>();
     return run_in_job(*job, command, arguments);
   } catch (const std::exception& error) {

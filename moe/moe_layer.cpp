@@ -6,13 +6,23 @@ namespace heddle {
 
 namespace {
 
+void rig(const MoeConfig& config, const Tensor& index) {
+  for (int64_t slot = 0; slot < index.count(); ++slot)
+    index.i32()[slot] =
+        static_cast<int32_t>(config.gate == Gate::kUniform ? slot % config.experts : slot % config.top_k);
+}
+
 Routing choose(Tape& tape, ProcessGroups& groups, const MoeConfig& config, const MoeParameters& p, bool use_capacity,
                const Variable& scores, Variable* weights) {
   Routing routing;
   const int64_t n = scores.value.dim(0);
   routing.scores = scores.value;
   routing.index = Tensor::empty({n, config.top_k}, Purpose::kActivations, DType::kInt32);
-  tape.kernels().top_k(n, config.experts, config.top_k, scores.value.f32(), p.balance_bias.f32(), routing.index.i32());
+  if (config.gate == Gate::kLearned)
+    tape.kernels().top_k(n, config.experts, config.top_k, scores.value.f32(), p.balance_bias.f32(),
+                         routing.index.i32());
+  else
+    rig(config, routing.index);
   if (use_capacity && config.capacity_factor > 0) {
     const Tensor wanted = Tensor::empty({n, config.top_k}, Purpose::kWorkspace);
     tape.kernels().route_weights_forward(n, config.experts, config.top_k, config.renormalise, scores.value.f32(),
@@ -28,14 +38,14 @@ Routing choose(Tape& tape, ProcessGroups& groups, const MoeConfig& config, const
 }  // namespace
 
 Variable moe_forward(Tape& tape, ProcessGroups& groups, const MoeConfig& config, const MoeParameters& p, int64_t loop,
-                     bool use_capacity, const Variable& x, Routing* routing) {
+                     bool use_capacity, const Variable& x, Routing* routing, RowMarks* marks) {
   Parameter& router = *p.routers.at(static_cast<size_t>(loop));
   const Variable scores = sigmoid(tape, linear(tape, x, tape.parameter(router)));
   Variable weights;
   Routing chosen = choose(tape, groups, config, p, use_capacity, scores, &weights);
 
   Communicator& group = groups.expert_parallel();
-  const auto plan = make_route_plan(group, config.experts, chosen.index, chosen.keep, chosen.weights);
+  const auto plan = make_route_plan(group, config.experts, chosen.index, chosen.keep, chosen.weights, marks);
   const Variable rows = dispatch(tape, group, plan, x);
   const Variable hidden = swiglu(tape, grouped_linear(tape, rows, tape.parameter(*p.gate_proj), plan->expert_offsets),
                                  grouped_linear(tape, rows, tape.parameter(*p.up_proj), plan->expert_offsets));

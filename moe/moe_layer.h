@@ -7,8 +7,17 @@
 #include "autograd/operations.h"
 #include "comm/process_groups.h"
 #include "moe/capacity.h"
+#include "moe/route_plan.h"
 
 namespace heddle {
+
+/// Who chooses. The rigged gates are for tests and benchmarks of routing that is perfectly even, or as uneven as can
+/// be; scores and weights are the router's in each.
+enum class Gate {
+  kLearned,  ///< the largest score + bias
+  kUniform,  ///< experts in turn: token n of a rank's micro-batch takes n k, n k + 1, ... modulo E
+  kFirst,    ///< every token takes experts 0 .. k - 1
+};
 
 struct MoeConfig {
   int64_t experts = 0;         ///< E routed experts, in total over all ranks
@@ -18,6 +27,7 @@ struct MoeConfig {
   bool renormalise = true;     ///< weights of the chosen sum to one
   double capacity_factor = 0;  ///< 0: dropless
   CapacityScope capacity_scope = CapacityScope::kRank;
+  Gate gate = Gate::kLearned;
 };
 
 struct MoeParameters {
@@ -40,7 +50,8 @@ struct Routing {
 };
 
 /// x [N,D] already normalised, loop from 0. `use_capacity`: off in evaluation. Collective over the groups.
+/// `marks`: those of this visit (route_plan.h), or null.
 Variable moe_forward(Tape& tape, ProcessGroups& groups, const MoeConfig& config, const MoeParameters& parameters,
-                     int64_t loop, bool use_capacity, const Variable& x, Routing* routing);
+                     int64_t loop, bool use_capacity, const Variable& x, Routing* routing, RowMarks* marks = nullptr);
 
 }  // namespace heddle

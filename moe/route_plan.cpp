@@ -102,10 +102,17 @@ void list_received(RoutePlan& plan, int64_t ranks, int64_t per_rank, const std::
     plan.row_slot[next[plan.slot_row[slot]]++] = static_cast<int64_t>(slot);
 }
 
+void set_capacity(RoutePlan& plan, RowMarks* marks) {
+  plan.capacity = {static_cast<int64_t>(plan.sent_token.size()), plan.received_rows, plan.received_slots};
+  if (marks == nullptr) return;
+  for (int64_t RowMarks::*mark : {&RowMarks::sent_rows, &RowMarks::received_rows, &RowMarks::received_slots})
+    plan.capacity.*mark = marks->*mark = std::max(marks->*mark, plan.capacity.*mark);
+}
+
 }  // namespace
 
 std::shared_ptr<const RoutePlan> make_route_plan(Communicator& group, int64_t experts, const Tensor& index,
-                                                 const Tensor& keep, const Tensor& weights) {
+                                                 const Tensor& keep, const Tensor& weights, RowMarks* marks) {
   const int64_t ranks = group.size(), per_rank = div_exact(experts, ranks, "experts over the ranks of a group");
   auto plan = std::make_shared<RoutePlan>();
   plan->tokens = index.dim(0);
@@ -123,6 +130,7 @@ std::shared_ptr<const RoutePlan> make_route_plan(Communicator& group, int64_t ex
     for (size_t i = 0; i < sent.size(); ++i) sent[i].row = narrow<int32_t>(plan->sent_slot[i] / plan->choices);
     slots_per_expert.push_back(plan->tokens);
     list_received(*plan, 1, experts, slots_per_expert, sent);
+    set_capacity(*plan, marks);
     return plan;
   }
 
@@ -143,6 +151,7 @@ std::shared_ptr<const RoutePlan> make_route_plan(Communicator& group, int64_t ex
   std::vector<SlotMessage> received(static_cast<size_t>(plan->received_slots));
   group.exchange_rows(sent.data(), plan->send_slots, received.data(), plan->receive_slots, sizeof(SlotMessage));
   list_received(*plan, ranks, per_rank, counts_in, received);
+  set_capacity(*plan, marks);
   return plan;
 }
 

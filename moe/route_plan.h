@@ -16,6 +16,11 @@
 
 namespace heddle {
 
+/// Most rows and slots that a visit has seen so far: what its buffers are made for, so that their sizes settle.
+struct RowMarks {
+  int64_t sent_rows = 0, received_rows = 0, received_slots = 0;
+};
+
 struct RoutePlan {
   // Sender: this rank's tokens.
   int64_t tokens = 0;
@@ -39,13 +44,16 @@ struct RoutePlan {
   std::vector<int64_t> row_slot;
   std::vector<float> slot_weight;  ///< mixing weight of each slot, expert order
 
+  RowMarks capacity;  ///< rows for which buffers are made, at least those of this plan
+
   bool local() const { return send_rows.size() == 1; }  ///< one rank: rows are the tokens themselves, nothing travels
 };
 
 /// Collective over `group` (two exchanges: counts, then row number and weight of each slot).
 /// index int32 [N,k] global expert numbers; keep uint8 [N,k] or undefined (all kept); weights [N,k].
-/// Experts are split evenly over the ranks of the group, in order.
+/// Experts are split evenly over the ranks of the group, in order. `marks` of the visit are raised where this plan
+/// exceeds them, and become its capacity; null: the plan's own sizes are.
 std::shared_ptr<const RoutePlan> make_route_plan(Communicator& group, int64_t experts, const Tensor& index,
-                                                 const Tensor& keep, const Tensor& weights);
+                                                 const Tensor& keep, const Tensor& weights, RowMarks* marks = nullptr);
 
 }  // namespace heddle

@@ -1,18 +1,14 @@
 #include "analysis/run_log.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <sys/statvfs.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <filesystem>
 #include <span>
 #include <type_traits>
 
-#include "support/atomic_file.h"
 #include "support/error.h"
+#include "support/file_lock.h"
 
 namespace heddle {
 
@@ -27,7 +23,7 @@ constexpr char kValidationStepColumn[] = "/validation/step";
 /// Calls visit(dataset, row extent, member of the record) for every column of the step table but its key. A column of
 /// one number has the row extent [].
 template <typename Visit>
-void visit_step_values(const RunLogHeader& h, Visit visit) {
+void visit_step_values(const RunLogHeader& h, Visit&& visit) {
   const auto size = [](int64_t n) { return static_cast<uint64_t>(n); };
   const uint64_t loops = size(h.loops), layers = size(h.layers), experts = size(h.experts), segments = size(h.segments);
   visit("/time", h5::Extent{}, &StepRecord::time);
@@ -57,7 +53,7 @@ void visit_validation_values(Visit visit) {
 
 /// The values and then the key.
 template <typename Visit>
-void visit_step_columns(const RunLogHeader& h, Visit visit) {
+void visit_step_columns(const RunLogHeader& h, Visit&& visit) {
   visit_step_values(h, visit);
   visit(kStepColumn, h5::Extent{}, &StepRecord::step);
 }
@@ -107,6 +103,15 @@ struct Create {
   template <typename Record, typename T>
   void operator()(const char* dataset, const h5::Extent& row, T Record::*) const {
     file.create_growing(dataset, h5::type_of<Element<T>>(), row, kChunkRows);
+  }
+};
+
+/// Adds up the bytes of a row.
+struct Bytes {
+  uint64_t total = 0;
+  template <typename Record, typename T>
+  void operator()(const char*, const h5::Extent& row, T Record::*) {
+    total += h5::element_count(row) * sizeof(Element<T>);
   }
 };
 
@@ -177,7 +182,7 @@ void write_header(h5::File& file, const RunLogHeader& h) {
 RunLogHeader read_header(const h5::File& file) {
   if (!file.has_attribute("/", "kind") || file.text_attribute("/", "kind") != "heddle run log")
     throw Error(fmt::format("'{}' is an HDF5 file, but not a Heddle run log", file.path()),
-                "the log of a run is RUN/log.h5");
+                "the log of a run is RUN/log.h5; if this is it, it is damaged");
   if (const int64_t version = file.integer_attribute("/", "schema_version"); version != kSchemaVersion)
     fail("run log '{}' has schema version {}, this build reads {}", file.path(), version, kSchemaVersion);
   RunLogHeader h;
@@ -201,60 +206,37 @@ RunLogHeader read_header(const h5::File& file) {
 
 }  // namespace
 
-/// An exclusive lock of the operating system on "<log>.lock"; it goes with the process, however that ends.
-class RunLogWriter::Lock {
- public:
-  explicit Lock(const std::string& log) : path_(log + ".lock") {
-    do {
-      if (descriptor_ >= 0) ::close(descriptor_);
-      descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-      if (descriptor_ < 0)
-        throw Error(fmt::format("cannot create '{}': {}", path_, std::strerror(errno)),
-                    "check that the folder exists and is writable");
-      if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
-        const int error = errno;
-        ::close(descriptor_);
-        if (error != EWOULDBLOCK) fail("cannot lock '{}': {}", path_, std::strerror(error));
-        throw Error(
-            fmt::format("the run log '{}' is being written by another process ({})", log, read_text_file(path_)),
-            "wait for that run, stop it, or use another run.directory");
-      }
-      // The former holder may have removed this file between our open and our lock; the lock would guard nothing.
-    } while (!is_at_path());
-    char host[256] = "";
-    gethostname(host, sizeof host - 1);
-    const std::string holder = fmt::format("host {}, process {}", host, getpid());
-    if (::ftruncate(descriptor_, 0) != 0 || ::write(descriptor_, holder.data(), holder.size()) < 0)
-      fail("cannot write '{}': {}", path_, std::strerror(errno));
-  }
-  ~Lock() {
-    ::unlink(path_.c_str());
-    ::close(descriptor_);
-  }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
+namespace {
+std::unique_ptr<FileLock> lock_of(const std::string& log) {
+  return std::make_unique<FileLock>(log + ".lock", fmt::format("the run log '{}'", log));
+}
 
- private:
-  bool is_at_path() const {
-    struct stat ours {
-    }, there{};
-    return ::fstat(descriptor_, &ours) == 0 && ::stat(path_.c_str(), &there) == 0 && ours.st_ino == there.st_ino &&
-           ours.st_dev == there.st_dev;
-  }
+/// Refuses to go on where the next rows would not fit: HDF5 may report a row as written that never reaches a full disk.
+void check_space(const std::string& log, uint64_t row_bytes) {
+  const uint64_t wanted = std::max<uint64_t>(uint64_t{1} << 20, 2 * kChunkRows * row_bytes);
+  struct statvfs disk {};
+  const std::string folder = std::filesystem::path(log).parent_path().string();
+  if (::statvfs(folder.empty() ? "." : folder.c_str(), &disk) != 0) return;
+  const uint64_t free = static_cast<uint64_t>(disk.f_bavail) * disk.f_frsize;
+  if (free < wanted)
+    throw Error(
+        fmt::format("the disk is almost full: {} bytes free for the run log '{}', which wants {}", free, log, wanted),
+        "make room and resume with --run.resume true");
+}
+}  // namespace
 
-  std::string path_;
-  int descriptor_ = -1;
-};
-
-RunLogWriter::RunLogWriter(std::unique_ptr<Lock> lock, h5::File file, const RunLogHeader& header)
+RunLogWriter::RunLogWriter(std::unique_ptr<FileLock> lock, h5::File file, const RunLogHeader& header)
     : lock_(std::move(lock)), file_(std::make_unique<h5::File>(std::move(file))), header_(header) {
+  Bytes bytes;
+  visit_step_columns(header_, bytes);
+  row_bytes_ = bytes.total;
   file_->start_swmr_write();
 }
 RunLogWriter::RunLogWriter(RunLogWriter&&) noexcept = default;
 RunLogWriter::~RunLogWriter() = default;
 
 RunLogWriter RunLogWriter::create(const std::string& path, const RunLogHeader& header) {
-  auto lock = std::make_unique<Lock>(path);
+  auto lock = lock_of(path);
   h5::File file(path, h5::File::Mode::kCreate);
   write_header(file, header);
   visit_step_columns(header, Create{file});
@@ -263,7 +245,7 @@ RunLogWriter RunLogWriter::create(const std::string& path, const RunLogHeader& h
 }
 
 RunLogWriter RunLogWriter::resume(const std::string& path, const RunLogHeader& header, int64_t last_step) {
-  auto lock = std::make_unique<Lock>(path);
+  auto lock = lock_of(path);
   h5::File file(path, h5::File::Mode::kReadWrite);
   read_header(file);
   uint64_t step_rows = UINT64_MAX, validation_rows = UINT64_MAX;
@@ -286,6 +268,7 @@ RunLogWriter RunLogWriter::resume(const std::string& path, const RunLogHeader& h
 
 // The key goes to the file behind the values, so that a reader who sees a step sees all of it.
 void RunLogWriter::append(const StepRecord& record) {
+  check_space(file_->path(), row_bytes_);
   visit_step_values(header_, Append<StepRecord>{*file_, record});
   file_->flush();
   file_->append<int64_t>(kStepColumn, values_of(record.step));

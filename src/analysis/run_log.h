@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "support/file_lock.h"
 #include "support/hdf5.h"
 
 namespace heddle {
@@ -58,15 +59,16 @@ class RunLogWriter {
   RunLogWriter(RunLogWriter&&) noexcept;
   ~RunLogWriter();
 
+  /// Throws Error when the row was not written, or the disk is about to be full.
   void append(const StepRecord& record);
   void append(const ValidationRecord& record);
 
  private:
-  class Lock;
-  RunLogWriter(std::unique_ptr<Lock> lock, h5::File file, const RunLogHeader& header);
-  std::unique_ptr<Lock> lock_;
+  RunLogWriter(std::unique_ptr<FileLock> lock, h5::File file, const RunLogHeader& header);
+  std::unique_ptr<FileLock> lock_;
   std::unique_ptr<h5::File> file_;
   RunLogHeader header_;
+  uint64_t row_bytes_ = 0;
 };
 
 /// A whole log in memory.

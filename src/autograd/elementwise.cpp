@@ -22,13 +22,14 @@ Variable rmsnorm(Tape& tape, const Variable& x, const Variable& gain, float eps,
 }
 
 Variable swiglu(Tape& tape, const Variable& gate, const Variable& up) {
-  const Variable y = tape.result(Tensor::empty(up.value.shape(), Purpose::kActivations), {&gate, &up});
+  const Variable y = tape.result(
+      Tensor::empty(up.value.shape(), Purpose::kActivations, DType::kFloat32, up.value.row_capacity()), {&gate, &up});
   tape.kernels().swiglu_forward(up.value.count(), gate.value.f32(), up.value.f32(), y.value.f32());
   if (y.wants_gradient()) {
     tape.on_backward([&k = tape.kernels(), gate, up, y_slot = y.slot] {
       Tensor dy = take_gradient(y_slot);
       if (!dy.defined()) return;
-      Tensor dgate = Tensor::empty(dy.shape(), Purpose::kActivations);
+      Tensor dgate = Tensor::empty(dy.shape(), Purpose::kActivations, DType::kFloat32, dy.row_capacity());
       k.swiglu_backward(dy.count(), gate.value.f32(), up.value.f32(), dy.f32(), dgate.f32(), dy.f32());
       pass_gradient(k, gate.slot, std::move(dgate));
       pass_gradient(k, up.slot, std::move(dy));

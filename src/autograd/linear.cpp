@@ -79,7 +79,9 @@ Variable grouped_linear(Tape& tape, const Variable& x, const Variable& weight,
   const int64_t groups = weight.value.dim(0), m = weight.value.dim(1), width = weight.value.dim(2);
   require(static_cast<int64_t>(offsets->size()) == groups + 1 && offsets->back() == x.value.dim(0),
           "grouped_linear: {} offsets for {} groups", offsets->size(), groups);
-  const Variable y = tape.result(activations({x.value.dim(0), m}), {&x, &weight});
+  const Variable y =
+      tape.result(Tensor::empty({x.value.dim(0), m}, Purpose::kActivations, DType::kFloat32, x.value.row_capacity()),
+                  {&x, &weight});
   tape.kernels().grouped_matmul_forward(groups, offsets->data(), m, width, x.value.f32(), weight.value.f32(),
                                         y.value.f32());
   if (y.wants_gradient()) {

@@ -1,13 +1,29 @@
 #include "autograd/parameter.h"
 
+#include "support/narrow.h"
+
 namespace heddle {
+
+namespace {
+constexpr int64_t kAlignment = 16;  // floats in 64 bytes
+}
+
+Parameter& ParameterSet::lay_out(Parameter& p) {
+  Arena& a = arena(p.sharing);
+  require(!a.values.defined(), "parameter '{}' came after the memory", p.name);
+  p.place = a.ranges.size();
+  const int64_t first = div_up(a.count, kAlignment) * kAlignment;
+  a.ranges.push_back({first, p.local_count()});
+  a.count = a.ranges.back().end();
+  return p;
+}
 
 Parameter& ParameterSet::add(std::string name, Shape global_shape) {
   Parameter& p = parameters_.emplace_back();
   p.name = std::move(name);
-  p.value = Tensor::zeros(global_shape, Purpose::kWeights);
+  p.local_shape = global_shape;
   p.global_shape = std::move(global_shape);
-  return p;
+  return lay_out(p);
 }
 
 Parameter& ParameterSet::add_experts(std::string name, Shape global_shape, int64_t local_first, int64_t local_count) {
@@ -17,26 +33,30 @@ Parameter& ParameterSet::add_experts(std::string name, Shape global_shape, int64
   p.name = std::move(name);
   p.sharing = Sharing::kExpert;
   p.first = local_first;
-  Shape local_shape = global_shape;
-  local_shape[0] = local_count;
-  p.value = Tensor::zeros(std::move(local_shape), Purpose::kWeights);
+  p.local_shape = global_shape;
+  p.local_shape[0] = local_count;
   p.global_shape = std::move(global_shape);
-  return p;
+  return lay_out(p);
+}
+
+void ParameterSet::allocate_values() {
+  for (Arena& a : arenas_) a.values = Tensor::zeros({a.count}, Purpose::kWeights);
+  for (Parameter& p : parameters_) p.value = arena(p.sharing).values.flat(range(p).first, p.local_shape);
 }
 
 void ParameterSet::allocate_gradients() {
-  for (const Sharing sharing : {Sharing::kReplicated, Sharing::kExpert}) {
-    int64_t total = 0;
-    for (const Parameter& p : parameters_)
-      if (p.sharing == sharing) total += p.value.count();
-    const Tensor arena = Tensor::empty({total}, Purpose::kGradients);
-    int64_t first = 0;
-    for (Parameter& p : parameters_) {
-      if (p.sharing != sharing) continue;
-      p.gradient = arena.flat(first, p.value.shape());
-      p.has_gradient = false;
-      first += p.value.count();
+  for (Arena& a : arenas_) {
+    a.gradients = Tensor::empty({a.count}, Purpose::kGradients);
+    // Only the gaps: what a parameter holds is written before it is read.
+    int64_t end = 0;
+    for (const ArenaRange& range : a.ranges) {
+      std::fill(a.gradients.f32() + end, a.gradients.f32() + range.first, 0.0F);
+      end = range.end();
     }
+  }
+  for (Parameter& p : parameters_) {
+    p.gradient = arena(p.sharing).gradients.flat(range(p).first, p.local_shape);
+    p.has_gradient = false;
   }
 }
 
@@ -50,15 +70,33 @@ Parameter& ParameterSet::find(const std::string& name) {
   fail("there is no parameter '{}' in this model", name);
 }
 
-std::vector<std::span<float>> ParameterSet::gradient_runs(Sharing sharing) const {
-  std::vector<std::span<float>> runs;
+ArenaRange ParameterSet::range(const Parameter& p) const {
+  return arena(p.sharing).ranges.at(p.place);
+}
+
+int64_t ParameterSet::arena_count(Sharing sharing) const {
+  return arena(sharing).count;
+}
+
+std::span<float> ParameterSet::values(Sharing sharing, ArenaRange range) const {
+  return arena(sharing).values.floats().subspan(static_cast<size_t>(range.first), static_cast<size_t>(range.count));
+}
+
+std::span<float> ParameterSet::gradients(Sharing sharing, ArenaRange range) const {
+  return arena(sharing).gradients.floats().subspan(static_cast<size_t>(range.first), static_cast<size_t>(range.count));
+}
+
+std::vector<ArenaRange> ParameterSet::gradient_runs(Sharing sharing) const {
+  std::vector<ArenaRange> runs;
+  bool neighbour = false;
   for (const Parameter& p : parameters_) {
-    if (p.sharing != sharing || !p.has_gradient) continue;
-    const std::span<float> part = p.gradient.floats();
-    if (!runs.empty() && runs.back().data() + runs.back().size() == part.data())
-      runs.back() = {runs.back().data(), runs.back().size() + part.size()};
-    else
+    if (p.sharing != sharing) continue;
+    const ArenaRange part = range(p);
+    if (p.has_gradient && neighbour)
+      runs.back().count = part.end() - runs.back().first;
+    else if (p.has_gradient)
       runs.push_back(part);
+    neighbour = p.has_gradient;
   }
   return runs;
 }

@@ -16,23 +16,36 @@ struct Parameter {
   Shape global_shape;
   Sharing sharing = Sharing::kReplicated;
   int64_t first = 0;          ///< first index of the first axis that this rank holds (experts only)
+  Shape local_shape;          ///< of the part that this rank holds
   Tensor value;               ///< local part
   Tensor gradient;            ///< like value; memory stays allocated between steps
+  size_t place = 0;           ///< among the parameters of this sharing
   bool has_gradient = false;  ///< something was written to `gradient` since clear_gradients()
 
   /// Offset of the local part in the global tensor, in elements.
-  int64_t global_offset() const { return first * (count_per_index()); }
-  int64_t count_per_index() const { return value.dim(0) == 0 ? 0 : value.count() / value.dim(0); }
+  int64_t global_offset() const {
+    return global_shape[0] == 0 ? 0 : first * (element_count(global_shape) / global_shape[0]);
+  }
+  int64_t local_count() const { return element_count(local_shape); }
 };
 
-/// All parameters of a model in a fixed order that is the same on every rank. Gradients of equal sharing lie in one
-/// contiguous arena in this order, so that neighbours are reduced in one call.
+/// A stretch of an arena: elements [first, first + count).
+struct ArenaRange {
+  int64_t first = 0, count = 0;
+  int64_t end() const { return first + count; }
+};
+
+/// All parameters of a model in a fixed order that is the same on every rank. Values of equal sharing lie in one
+/// contiguous arena in this order, and their gradients in another one, so that neighbours travel in one call. Every
+/// parameter starts at a multiple of 64 bytes; the gaps hold zeros.
 class ParameterSet {
  public:
-  /// `local_first` / `local_count`: the part of the first axis this rank holds (experts).
+  /// Names a parameter; its memory comes with allocate_values().
   Parameter& add(std::string name, Shape global_shape);
+  /// `local_first` / `local_count`: the part of the first axis this rank holds (experts).
   Parameter& add_experts(std::string name, Shape global_shape, int64_t local_first, int64_t local_count);
 
+  void allocate_values();  ///< once, after the last add(): zeros
   void allocate_gradients();
   void clear_gradients();  ///< forgets, does not zero: the next backward pass overwrites
 
@@ -40,13 +53,28 @@ class ParameterSet {
   const std::deque<Parameter>& all() const { return parameters_; }
   Parameter& find(const std::string& name);
 
-  /// Maximal runs of neighbouring gradients that were written, as spans of the arenas.
-  std::vector<std::span<float>> gradient_runs(Sharing sharing) const;
+  /// Where a parameter lies in the arenas of its sharing.
+  ArenaRange range(const Parameter& p) const;
+  int64_t arena_count(Sharing sharing) const;
+  std::span<float> values(Sharing sharing, ArenaRange range) const;
+  std::span<float> gradients(Sharing sharing, ArenaRange range) const;
+  /// Maximal runs of neighbours whose gradients were written.
+  std::vector<ArenaRange> gradient_runs(Sharing sharing) const;
 
   int64_t global_count() const;  ///< elements of all tensors, all experts
 
  private:
+  struct Arena {
+    std::vector<ArenaRange> ranges;  ///< of the parameters of this sharing, in order
+    int64_t count = 0;
+    Tensor values, gradients;
+  };
+  Arena& arena(Sharing sharing) { return arenas_[static_cast<size_t>(sharing)]; }
+  const Arena& arena(Sharing sharing) const { return arenas_[static_cast<size_t>(sharing)]; }
+  Parameter& lay_out(Parameter& p);
+
   std::deque<Parameter> parameters_;
+  Arena arenas_[2];
 };
 
 }  // namespace heddle

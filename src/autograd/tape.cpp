@@ -12,7 +12,8 @@ GradientOut gradient_out(const SlotPointer& slot) {
     return {p.gradient.f32(), accumulate};
   }
   const bool accumulate = slot->gradient.defined();
-  if (!accumulate) slot->gradient = Tensor::empty(slot->shape, Purpose::kActivations);
+  if (!accumulate)
+    slot->gradient = Tensor::empty(slot->shape, Purpose::kActivations, DType::kFloat32, slot->row_capacity);
   return {slot->gradient.f32(), accumulate};
 }
 
@@ -55,6 +56,7 @@ Variable Tape::result(Tensor value, std::initializer_list<const Variable*> input
     if (!input->wants_gradient()) continue;
     output.slot = std::make_shared<GradientSlot>();
     output.slot->shape = output.value.shape();
+    output.slot->row_capacity = output.value.row_capacity();
     break;
   }
   return output;

@@ -21,6 +21,7 @@ namespace heddle {
 /// Where the gradient of one value gathers.
 struct GradientSlot {
   Shape shape;
+  int64_t row_capacity = 0;        ///< of the value, and so of its gradient
   Tensor gradient;                 ///< undefined until something arrives
   Parameter* parameter = nullptr;  ///< gradients go to the parameter's own buffer instead
 };

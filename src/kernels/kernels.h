@@ -61,5 +61,8 @@ const Kernels& kernels();
 namespace cpu {
 const Kernels& kernels();
 }
+namespace dry {
+const Kernels& kernels();  ///< computes nothing
+}
 
 }  // namespace heddle

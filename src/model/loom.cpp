@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "comm/collective_guard.h"
 #include "support/narrow.h"
 
 namespace heddle {
@@ -44,6 +45,8 @@ Loom::Loom(const ModelConfig& config, ProcessGroups& groups, const Kernels& kern
     for (int64_t l = 0; l < config.layers; ++l)
       layers_[static_cast<size_t>(l)].moe.routers.push_back(
           &parameters_.add(fmt::format("core.{}.moe.routers.{}.weight", l, t), {e, d}));
+  parameters_.allocate_values();
+  row_marks_.resize(static_cast<size_t>(config.loops * config.layers));
 }
 
 const RotaryTable& Loom::rotary_table(int64_t positions) {
@@ -101,12 +104,18 @@ void Loom::run_loops(Tape& tape, const TokenBatch& batch, const Variable& embedd
     const int64_t router = std::min(loop, config_.loops - 1);
     for (int64_t l = 0; l < config_.layers; ++l) {
       const Layer& layer = layers_[static_cast<size_t>(l)];
+      CollectivePlace& place = collective_place();
+      place.loop = loop;
+      place.layer = l;
+      place.phase = "forward";
       const Variable attn = attention_branch(tape, layer, batch, z);
       z = looping_residual(tape, z, attn, static_cast<float>(gamma), config_.ema_beta_local, config_.ema_beta_global,
                            loop_state.accumulators);
       Routing routing;
-      const Variable moe = moe_forward(tape, groups_, config_.moe, layer.moe, router, options.use_capacity,
-                                       rmsnorm(tape, z, {}, eps), options.observer != nullptr ? &routing : nullptr);
+      const Variable moe =
+          moe_forward(tape, groups_, config_.moe, layer.moe, router, options.use_capacity, rmsnorm(tape, z, {}, eps),
+                      options.observer != nullptr ? &routing : nullptr,
+                      tape.recording() ? &row_marks_[static_cast<size_t>(router * config_.layers + l)] : nullptr);
       z = residual_add(tape, z, static_cast<float>(gamma), rmsnorm(tape, moe, tape.parameter(*layer.out_norm), eps));
       Tensor block_inverse_rms;
       z = rmsnorm(tape, z, {}, eps, &block_inverse_rms);

@@ -85,6 +85,7 @@ class Loom {
   ParameterSet parameters_;
   Parameter *embedding_ = nullptr, *head_ = nullptr;
   std::vector<Layer> layers_;
+  std::vector<RowMarks> row_marks_;  ///< [loops, layers], of training forwards
   RotaryTable rotary_;
   int64_t rotary_positions_ = 0;
 };

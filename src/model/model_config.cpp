@@ -30,6 +30,8 @@ void ModelConfig::declare(Config& c) {
         "slots per expert = factor * tokens * k / E; 0: dropless");
   c.add("moe.capacity_scope", capacity_scope, {"rank", "global"},
         "tokens that compete for an expert's slots: one rank's micro-batch, or all ranks'");
+  c.add("moe.gate", gate, {"learned", "uniform", "first"},
+        "learned: the router chooses; for benchmarks, uniform: all experts in turn, first: all tokens to the first k");
 }
 
 void ModelConfig::validate() {
@@ -52,6 +54,7 @@ void ModelConfig::validate() {
                     moe.capacity_factor, never_binds),
         "use 1 to 2, or 0 for dropless");
   moe.capacity_scope = capacity_scope == "global" ? CapacityScope::kGlobal : CapacityScope::kRank;
+  moe.gate = gate == "uniform" ? Gate::kUniform : gate == "first" ? Gate::kFirst : Gate::kLearned;
 }
 
 double ModelConfig::residual_scale(int64_t loop_count) const {

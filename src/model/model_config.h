@@ -23,11 +23,12 @@ struct ModelConfig {
   double reinjection_lambda = 0.5;  ///< g_t = clip(reinjection_lambda / (t sqrt(L)), 0, 1), t >= 2
   double ema_beta_local = 0.5;
   double ema_beta_global = 0.5;
-  std::string capacity_scope = "rank";
+  std::string capacity_scope = "rank", gate = "learned";
   MoeConfig moe{.experts = 8, .top_k = 2, .shared_experts = 1, .intermediate = 64};
 
   void declare(Config& config);
-  void validate();  ///< throws UsageError naming key, value and a value that would work; fills moe.capacity_scope
+  void validate();  ///< throws UsageError naming key, value and a value that would work; fills moe.capacity_scope and
+                    ///< moe.gate
 
   /// gamma of the scaled residual for `loops` loops (the configured count, or that of an evaluation that rescales).
   double residual_scale(int64_t loop_count) const;

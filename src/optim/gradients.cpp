@@ -2,26 +2,64 @@
 
 #include <cmath>
 
+#include "support/narrow.h"
+
 namespace heddle {
 
-void reduce_gradients(ParameterSet& parameters, ProcessGroups& groups) {
-  if (groups.world().size() > 1)
-    for (const std::span<float> run : parameters.gradient_runs(Sharing::kReplicated))
-      groups.world().all_reduce_sum(run);
-  if (groups.expert_replicas().size() > 1)
-    for (const std::span<float> run : parameters.gradient_runs(Sharing::kExpert))
-      groups.expert_replicas().all_reduce_sum(run);
+namespace {
+
+constexpr Sharing kSharings[] = {Sharing::kReplicated, Sharing::kExpert};
+
+/// Sums of squares of the blocks of all gradients of a sharing, in arena order; with shards they are gathered from
+/// their owners.
+double sum_of_blocks(ParameterSet& parameters, Sharing sharing, const Shards& shards, const Kernels& kernels) {
+  std::vector<double> sums;  // 0 for blocks of other owners, so that adding the ranks' lists is exact
+  for (const Parameter& p : parameters.all()) {
+    if (p.sharing != sharing || !p.has_gradient) continue;
+    const ArenaRange owned = shards.owned(p);
+    for (int64_t first = 0; first < p.gradient.count(); first += shards.block()) {
+      const int64_t count = std::min(shards.block(), p.gradient.count() - first);
+      const bool mine = first >= owned.first && first < owned.end();
+      sums.push_back(mine ? kernels.sum_of_squares(count, p.gradient.f32() + first) : 0.0);
+    }
+  }
+  if (shards.enabled()) shards.group(sharing).all_reduce_sum(std::span<double>(sums));
+  double total = 0;
+  for (const double sum : sums) total += sum;
+  return total;
 }
 
-double gradient_norm(ParameterSet& parameters, ProcessGroups& groups, const Kernels& kernels) {
-  double replicated = 0, experts = 0;
-  for (const Parameter& p : parameters.all()) {
-    if (!p.has_gradient) continue;
-    const double square = kernels.sum_of_squares(p.gradient.count(), p.gradient.f32());
-    (p.sharing == Sharing::kExpert ? experts : replicated) += square;
+}  // namespace
+
+void reduce_gradients(ParameterSet& parameters, const Shards& shards) {
+  for (const Sharing sharing : kSharings) {
+    Communicator& group = shards.group(sharing);
+    if (group.size() == 1) continue;
+    for (const ArenaRange run : parameters.gradient_runs(sharing)) {
+      const std::span<float> values = parameters.gradients(sharing, run);
+      if (shards.enabled())
+        group.reduce_scatter_sum(values, shards.counts(sharing, run));
+      else
+        group.all_reduce_sum(values);
+    }
   }
+}
+
+double gradient_norm(ParameterSet& parameters, ProcessGroups& groups, const Shards& shards, const Kernels& kernels) {
+  const double replicated = sum_of_blocks(parameters, Sharing::kReplicated, shards, kernels);
+  double experts = sum_of_blocks(parameters, Sharing::kExpert, shards, kernels);
   if (groups.expert_parallel().size() > 1) groups.expert_parallel().all_reduce_sum(std::span<double>(&experts, 1));
   return std::sqrt(replicated + experts);
+}
+
+void gather_weights(ParameterSet& parameters, const Shards& shards) {
+  if (!shards.enabled()) return;
+  for (const Sharing sharing : kSharings) {
+    Communicator& group = shards.group(sharing);
+    if (group.size() == 1) continue;
+    for (const ArenaRange run : parameters.gradient_runs(sharing))
+      group.all_gather_shards(parameters.values(sharing, run), shards.counts(sharing, run));
+  }
 }
 
 }  // namespace heddle

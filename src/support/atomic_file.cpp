@@ -40,12 +40,26 @@ void publish_file(const std::string& path, const std::function<void(const std::s
 void publish_text(const std::string& path, const std::string& content) {
   publish_file(path, [&](const std::string& temporary) {
     std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-    if (!file) fail("cannot write '{}': {}", temporary, std::strerror(errno));
+    if (!file)
+      throw Error(fmt::format("cannot write '{}': {}", temporary, std::strerror(errno)),
+                  "check that the folder exists and is writable");
     errno = 0;
     file << content;
     file.close();
     if (!file) fail("cannot write {} bytes to '{}': {}", content.size(), temporary, std::strerror(errno));
   });
+}
+
+void require_writable_target(const std::string& path) {
+  if (path.empty()) return;
+  std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (folder.empty()) folder = ".";
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored))
+    throw Error(fmt::format("cannot write '{}': it is a folder", path), "name a file in it");
+  if (::access(folder.c_str(), W_OK) != 0)
+    throw Error(fmt::format("cannot write '{}': {}", path, std::strerror(errno)),
+                "check that the folder exists and is writable");
 }
 
 std::string read_text_file(const std::string& path) {

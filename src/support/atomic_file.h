@@ -14,6 +14,10 @@ void publish_file(const std::string& path, const std::function<void(const std::s
 /// publish_file with the given content.
 void publish_text(const std::string& path, const std::string& content);
 
+/// Throws Error if a file could not be published at `path` later: no such folder, not writable, or a folder itself. An
+/// empty path is fine. For results that come after long work.
+void require_writable_target(const std::string& path);
+
 /// fsync of a file or folder; throws Error.
 void sync_path(const std::string& path);
 

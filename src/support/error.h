@@ -14,7 +14,8 @@ enum class ExitStatus : int {
   kOk = 0,
   kFailure = 1,   ///< the work failed (an exception, a lost rank, a failed check)
   kUsage = 2,     ///< the command line or the configuration is wrong
-  kMismatch = 3,  ///< verify or diagnose ran to its end and found what it looks for
+  kMismatch = 3,  ///< verify, diagnose or inspect ran to its end and found what it looks for
+  kStopped = 4,   ///< a signal ended the training early, with a checkpoint
 };
 
 /// An error with an optional hint. Bad user input always ends here, never in an assert. One place (launch/main.cpp)

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <cstring>
+
 namespace heddle {
 
 namespace {
@@ -17,6 +19,21 @@ uint64_t hash64(std::string_view bytes) {
 
 std::string hash128_hex(std::string_view bytes) {
   return to_hex(XXH3_128bits(bytes.data(), bytes.size()));
+}
+
+uint64_t position_checksum(uint64_t first, const void* elements, size_t count) {
+  const auto* bytes = static_cast<const char*>(elements);
+  uint64_t sum = 0;
+  for (size_t i = 0; i < count; ++i) {
+    uint32_t bits = 0;
+    std::memcpy(&bits, bytes + 4 * i, 4);
+    // A mixer of (index, bits) whose results for different pairs have nothing to do with each other.
+    uint64_t x = (first + i) * 0x9E3779B97F4A7C15U + bits * 0xC2B2AE3D27D4EB4FU + 0x165667B19E3779F9U;
+    x = (x ^ (x >> 32)) * 0xD6E8FEB86659FD93U;
+    x = (x ^ (x >> 29)) * 0x94D049BB133111EBU;
+    sum += x ^ (x >> 32);
+  }
+  return sum;
 }
 
 struct StreamHash::State {

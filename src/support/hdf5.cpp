@@ -50,6 +50,9 @@ hid_t native(Type type) {
   return -1;
 }
 
+/// Pauses up to 2^24 ns: a damaged block is given up after about 30 ms.
+constexpr unsigned kSwmrAttempts = 25;
+
 void silence_library() {
   static const bool once = [] {
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
@@ -95,7 +98,12 @@ File::File(const std::string& path, Mode mode) : path_(path) {
   if (H5Fis_hdf5(path.c_str()) <= 0)
     throw Error(fmt::format("'{}' is not an HDF5 file", path), "it may be cut off or another kind of file");
   unsigned flags = H5F_ACC_RDONLY;
-  if (mode == Mode::kReadSwmr) flags |= H5F_ACC_SWMR_READ;
+  if (mode == Mode::kReadSwmr) {
+    flags |= H5F_ACC_SWMR_READ;
+    // A reader repeats what a writer may be changing, with pauses that double: the default of 100 times never ends on a
+    // damaged file.
+    H5Pset_metadata_read_attempts(access.get(), kSwmrAttempts);
+  }
   if (mode == Mode::kReadWrite) {
     flags = H5F_ACC_RDWR;
     H5Pset_libver_bounds(access.get(), H5F_LIBVER_LATEST, H5F_LIBVER_LATEST);
@@ -109,6 +117,14 @@ File::File(const std::string& path, Mode mode) : path_(path) {
         fmt::format("cannot open the HDF5 file '{}'", path),
         "it may be damaged or cut off, or locked by a program that is writing it (HDF5_USE_FILE_LOCKING=FALSE on file "
         "systems without locks)");
+}
+
+File::File(const std::string& path, int64_t access_properties) : path_(path) {
+  silence_library();
+  id_ = H5Fopen(path.c_str(), H5F_ACC_RDWR, access_properties);
+  if (id_ < 0)
+    throw Error(fmt::format("cannot open the HDF5 file '{}' together with other ranks", path),
+                "all ranks must see one file system that MPI can write to");
 }
 
 File::~File() {
@@ -207,7 +223,9 @@ void File::make_parents(const std::string& object) {
   for (size_t end = object.find('/', 1); end != std::string::npos; end = object.find('/', end + 1)) {
     const std::string group = object.substr(0, end);
     if (H5Lexists(id_, group.c_str(), H5P_DEFAULT) > 0) continue;
-    const Handle made(H5Gcreate2(id_, group.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+    const Handle properties(H5Pcreate(H5P_GROUP_CREATE));
+    H5Pset_obj_track_times(properties.get(), false);  // equal content gives equal files
+    const Handle made(H5Gcreate2(id_, group.c_str(), H5P_DEFAULT, properties.get(), H5P_DEFAULT));
     check(made.valid(), path_, group, "create the group");
   }
 }
@@ -217,6 +235,7 @@ void File::create(const std::string& dataset, Type type, const Extent& extent) {
   const Handle space = space_of(extent);
   const Handle properties(H5Pcreate(H5P_DATASET_CREATE));
   H5Pset_layout(properties.get(), H5D_CONTIGUOUS);
+  H5Pset_obj_track_times(properties.get(), false);
   H5Pset_alloc_time(properties.get(), H5D_ALLOC_TIME_EARLY);
   H5Pset_fill_time(properties.get(), H5D_FILL_TIME_NEVER);
   const Handle id(
@@ -235,6 +254,7 @@ void File::create_growing(const std::string& dataset, Type type, const Extent& r
   const Handle space(H5Screate_simple(static_cast<int>(dims.size()), dims.data(), limits.data()));
   const Handle properties(H5Pcreate(H5P_DATASET_CREATE));
   H5Pset_chunk(properties.get(), static_cast<int>(chunk.size()), chunk.data());
+  H5Pset_obj_track_times(properties.get(), false);
   const Handle id(
       H5Dcreate2(id_, dataset.c_str(), native(type), space.get(), H5P_DEFAULT, properties.get(), H5P_DEFAULT));
   check(id.valid(), path_, dataset, "create the dataset");
@@ -281,6 +301,59 @@ void File::read_rows(const std::string& dataset, Type type, uint64_t first, uint
   const Handle memory_space = select_rows(file_space, first, count);
   check(memory_space.valid(), path_, dataset, "read beyond the end of");
   check(H5Dread(id.get(), native(type), memory_space.get(), file_space.get(), H5P_DEFAULT, data) >= 0, path_, dataset,
+        "read (is the file cut off?) from");
+}
+
+namespace {
+/// Selects elements [first, first + count), row-major, as at most 2 rank - 1 blocks; false beyond the end.
+bool select_elements(const Handle& space, uint64_t first, uint64_t count) {
+  const int rank = H5Sget_simple_extent_ndims(space.get());
+  if (rank == 0) return first == 0 && count == 1;
+  const auto axes = static_cast<size_t>(rank);
+  std::vector<hsize_t> dims(axes), stride(axes, 1), start(axes), block(axes);
+  H5Sget_simple_extent_dims(space.get(), dims.data(), nullptr);
+  for (size_t a = axes - 1; a-- > 0;) stride[a] = stride[a + 1] * dims[a + 1];
+  if (first + count > stride[0] * dims[0]) return false;
+  H5Sselect_none(space.get());
+  while (count > 0) {
+    // The outermost axis of which whole rows fit.
+    size_t axis = 0;
+    while (first % stride[axis] != 0 || count < stride[axis]) ++axis;
+    for (size_t a = 0; a < axes; ++a) {
+      start[a] = first / stride[a] % dims[a];
+      block[a] = a < axis ? 1 : dims[a];
+    }
+    block[axis] = std::min(count / stride[axis], dims[axis] - start[axis]);
+    H5Sselect_hyperslab(space.get(), H5S_SELECT_OR, start.data(), nullptr, block.data(), nullptr);
+    first += block[axis] * stride[axis];
+    count -= block[axis] * stride[axis];
+  }
+  return true;
+}
+
+Handle memory_of(uint64_t count) {
+  const hsize_t size = count;
+  return Handle(H5Screate_simple(1, &size, nullptr));
+}
+}  // namespace
+
+void File::write_elements(const std::string& dataset, Type type, uint64_t first, uint64_t count, const void* data) {
+  if (count == 0) return;
+  const Handle id(open_dataset(dataset));
+  const Handle space(H5Dget_space(id.get()));
+  check(select_elements(space, first, count), path_, dataset, "write beyond the end of");
+  const Handle memory = memory_of(count);
+  check(H5Dwrite(id.get(), native(type), memory.get(), space.get(), H5P_DEFAULT, data) >= 0, path_, dataset,
+        "write (is the disk full?) to");
+}
+
+void File::read_elements(const std::string& dataset, Type type, uint64_t first, uint64_t count, void* data) const {
+  if (count == 0) return;
+  const Handle id(open_dataset(dataset));
+  const Handle space(H5Dget_space(id.get()));
+  check(select_elements(space, first, count), path_, dataset, "read beyond the end of");
+  const Handle memory = memory_of(count);
+  check(H5Dread(id.get(), native(type), memory.get(), space.get(), H5P_DEFAULT, data) >= 0, path_, dataset,
         "read (is the file cut off?) from");
 }
 
@@ -356,11 +429,6 @@ void File::flush() {
 
 void File::start_swmr_write() {
   check(H5Fstart_swmr_write(id_) >= 0, path_, "/", "start single-writer mode on");
-}
-
-void File::refresh(const std::string& dataset) const {
-  const Handle id(open_dataset(dataset));
-  H5Drefresh(id.get());
 }
 
 }  // namespace heddle::h5

@@ -62,6 +62,9 @@ class File {
     kCreate,     ///< new file, an existing one is replaced
   };
   File(const std::string& path, Mode mode);
+  /// Opens an existing file for writing with the caller's file-access properties (an HDF5 identifier, which stays the
+  /// caller's): how several ranks open one file together.
+  File(const std::string& path, int64_t access_properties);
   ~File();
   File(File&& other) noexcept;
   File& operator=(File&&) = delete;
@@ -88,6 +91,10 @@ class File {
   /// converts.
   void write_rows(const std::string& dataset, Type type, uint64_t first, uint64_t count, const void* data);
   void read_rows(const std::string& dataset, Type type, uint64_t first, uint64_t count, void* data) const;
+
+  /// Elements [first, first + count) of a dataset of any shape, counted in row-major order.
+  void write_elements(const std::string& dataset, Type type, uint64_t first, uint64_t count, const void* data);
+  void read_elements(const std::string& dataset, Type type, uint64_t first, uint64_t count, void* data) const;
 
   template <typename T>
   void write(const std::string& dataset, const Extent& extent, std::span<const T> values) {
@@ -119,7 +126,6 @@ class File {
 
   void flush();
   void start_swmr_write();  ///< after this no object or attribute can be created, only rows appended
-  void refresh(const std::string& dataset) const;  ///< re-reads the size of a dataset that another process grows
 
  private:
   int64_t open_object(const std::string& object) const;

@@ -1,5 +1,9 @@
 #include "tensor/allocator.h"
 
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstdlib>
 #include <iterator>
@@ -20,7 +24,21 @@ Allocator& Allocator::host() {
   return *allocator;
 }
 
-// Eight classes per power of two: at most 1/8 is wasted, and sizes that differ a little (received rows) share blocks.
+namespace {
+std::atomic<Allocator*> g_current{nullptr};
+}
+
+Allocator& Allocator::current() {
+  Allocator* const scoped = g_current.load(std::memory_order_relaxed);
+  return scoped == nullptr ? host() : *scoped;
+}
+
+ScopedAllocator::ScopedAllocator(Allocator& allocator) : before_(g_current.exchange(&allocator)) {}
+ScopedAllocator::~ScopedAllocator() {
+  g_current.store(before_);
+}
+
+// Eight classes per power of two: at most 1/8 is wasted, and sizes that differ a little share blocks.
 int64_t Allocator::size_class(int64_t bytes) {
   if (bytes <= 64) return 64;
   const int shift = std::max(6, static_cast<int>(std::bit_width(static_cast<uint64_t>(bytes - 1))) - 4);
@@ -28,11 +46,26 @@ int64_t Allocator::size_class(int64_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
-// The smallest cached block that holds `size` and is at most half as large again.
+void* Allocator::system_block(int64_t size) const {
+  if (backing_ == Backing::kMemory) return std::aligned_alloc(64, static_cast<size_t>(size));
+  void* const block = ::mmap(nullptr, static_cast<size_t>(size), PROT_READ | PROT_WRITE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return block == MAP_FAILED ? nullptr : block;
+}
+
+void Allocator::free_block(void* block, int64_t size) {
+  use_.reserved -= size;
+  if (backing_ == Backing::kMemory)
+    std::free(block);
+  else
+    ::munmap(block, static_cast<size_t>(size));
+}
+
+// The smallest kept block that holds `size` and is at most half as large again.
 void* Allocator::from_cache(int64_t size) {
   const auto found = cache_.lower_bound(size);
   if (found == cache_.end() || found->first > size + size / 2) return nullptr;
-  void* const block = found->second.back();
+  void* const block = found->second.back().block;
   if (found->first != size) held_size_[block] = found->first;
   found->second.pop_back();
   if (found->second.empty()) cache_.erase(found);
@@ -40,10 +73,13 @@ void* Allocator::from_cache(int64_t size) {
 }
 
 void* Allocator::from_system(int64_t size, Purpose purpose) {
-  // A quarter above the peak leaves room for blocks that do not fit each other.
-  const int64_t peak = std::max(largest_total_, use_.total + size);
-  if (use_.reserved + size > peak + peak / 4) shrink_to(peak + peak / 4 - size);
-  void* const block = std::aligned_alloc(64, static_cast<size_t>(size));
+  const int64_t limit = 2 * std::max(largest_total_, use_.total + size);
+  if (use_.reserved + size > limit) shrink_to(limit - size);
+  void* block = system_block(size);
+  if (block == nullptr) {
+    shrink_to(0);
+    block = system_block(size);
+  }
   if (block == nullptr)
     throw Error(
         fmt::format("out of memory: {} bytes for {} ({} bytes in use)", size, purpose_name(purpose), use_.total),
@@ -56,8 +92,7 @@ void* Allocator::from_system(int64_t size, Purpose purpose) {
 void Allocator::shrink_to(int64_t bytes) {
   while (use_.reserved > bytes && !cache_.empty()) {
     const auto largest = std::prev(cache_.end());
-    std::free(largest->second.back());
-    use_.reserved -= largest->first;
+    free_block(largest->second.back().block, largest->first);
     largest->second.pop_back();
     if (largest->second.empty()) cache_.erase(largest);
   }
@@ -88,7 +123,11 @@ void Allocator::release(void* block, int64_t bytes, Purpose purpose) noexcept {
     held = larger->second;
     held_size_.erase(larger);
   }
-  cache_[held].push_back(block);
+  // Untouched blocks must be zeros when they are handed out again.
+  if (backing_ == Backing::kUntouched)
+    free_block(block, held);
+  else
+    cache_[held].push_back({block, step_});
 }
 
 MemoryUse Allocator::use() const {
@@ -100,6 +139,19 @@ void Allocator::reset_peaks() {
   const std::lock_guard lock(mutex_);
   use_.peak = use_.current;
   use_.total_peak = use_.total;
+}
+
+void Allocator::end_step() {
+  const std::lock_guard lock(mutex_);
+  ++step_;
+  for (auto list = cache_.begin(); list != cache_.end();) {
+    std::vector<Kept>& kept = list->second;
+    const auto fresh =
+        std::find_if(kept.begin(), kept.end(), [this](const Kept& k) { return k.step + kIdleSteps > step_; });
+    for (auto k = kept.begin(); k != fresh; ++k) free_block(k->block, list->first);
+    kept.erase(kept.begin(), fresh);
+    list = kept.empty() ? cache_.erase(list) : std::next(list);
+  }
 }
 
 void Allocator::release_cache() {

@@ -1,6 +1,6 @@
 // Memory of tensors, accounted by purpose, so that a run can say what its bytes are for and where its peak was.
 // Freed blocks are kept and handed out again, also for somewhat smaller requests: after warm-up a training step asks
-// the system for next to nothing. What is kept is bounded by the peak in use, since received rows differ in every step.
+// the system for nothing. What no step needs any more is given back, and what is kept is bounded by the peak in use.
 #pragma once
 
 #include <array>
@@ -29,27 +29,63 @@ struct MemoryUse {
 /// Thread-safe. Blocks are aligned to 64 bytes and not cleared.
 class Allocator {
  public:
+  enum class Backing {
+    kMemory,
+    kUntouched,  ///< zero pages that take no memory unless they are written: to run shapes without their contents
+  };
+  static constexpr int64_t kIdleSteps = 8;
+
+  explicit Allocator(Backing backing = Backing::kMemory) : backing_(backing) {}
+  ~Allocator() { release_cache(); }
+  Allocator(const Allocator&) = delete;
+  Allocator& operator=(const Allocator&) = delete;
+
   static Allocator& host();
+  /// Where new tensors get their memory: the host's, unless a ScopedAllocator stands.
+  static Allocator& current();
 
   void* allocate(int64_t bytes, Purpose purpose);
   void release(void* block, int64_t bytes, Purpose purpose) noexcept;
+  bool gives_zeros() const { return backing_ == Backing::kUntouched; }
 
   MemoryUse use() const;
   void reset_peaks();
-  void release_cache();  ///< gives cached blocks back to the system
+  void end_step();       ///< call once per training step: blocks that lay idle for kIdleSteps of them go back
+  void release_cache();  ///< gives all kept blocks back to the system
 
  private:
+  struct Kept {
+    void* block;
+    int64_t step;  ///< in which it was released
+  };
+
   static int64_t size_class(int64_t bytes);
   void* from_cache(int64_t size);
   void* from_system(int64_t size, Purpose purpose);
-  /// Gives cached blocks back, largest first, until at most `bytes` are held or none is left.
+  void* system_block(int64_t size) const;
+  void free_block(void* block, int64_t size);
+  /// Gives kept blocks back, largest first, until at most `bytes` are held or none is left.
   void shrink_to(int64_t bytes);
 
+  const Backing backing_;
   mutable std::mutex mutex_;
   MemoryUse use_;
+  int64_t step_ = 0;
   int64_t largest_total_ = 0;                     ///< of all time
-  std::map<int64_t, std::vector<void*>> cache_;   ///< by size, no empty lists
+  std::map<int64_t, std::vector<Kept>> cache_;    ///< by size, no empty lists, latest released last
   std::unordered_map<void*, int64_t> held_size_;  ///< of live blocks that are larger than their request's class
+};
+
+/// While it lives, new tensors get their memory from the given allocator; those that exist keep theirs. One at a time.
+class ScopedAllocator {
+ public:
+  explicit ScopedAllocator(Allocator& allocator);
+  ~ScopedAllocator();
+  ScopedAllocator(const ScopedAllocator&) = delete;
+  ScopedAllocator& operator=(const ScopedAllocator&) = delete;
+
+ private:
+  Allocator* before_;
 };
 
 }  // namespace heddle

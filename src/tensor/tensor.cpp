@@ -1,5 +1,6 @@
 #include "tensor/tensor.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace heddle {
@@ -31,23 +32,28 @@ std::string shape_text(const Shape& shape) {
 }
 
 Tensor::Storage::Storage(int64_t bytes_in, Purpose purpose_in)
-    : data(Allocator::host().allocate(bytes_in, purpose_in)), bytes(bytes_in), purpose(purpose_in) {}
+    : bytes(bytes_in), purpose(purpose_in), allocator(Allocator::current()) {
+  data = allocator.allocate(bytes, purpose);
+}
 Tensor::Storage::~Storage() {
-  Allocator::host().release(data, bytes, purpose);
+  allocator.release(data, bytes, purpose);
 }
 
-Tensor Tensor::empty(Shape shape, Purpose purpose, DType dtype) {
+Tensor Tensor::empty(Shape shape, Purpose purpose, DType dtype, int64_t row_capacity) {
   Tensor tensor;
   tensor.count_ = element_count(shape);
   tensor.dtype_ = dtype;
+  tensor.row_capacity_ = row_capacity;
+  Shape reserved = shape;
+  if (!shape.empty()) reserved[0] = std::max(shape[0], row_capacity);
   tensor.shape_ = std::move(shape);
-  tensor.storage_ = std::make_shared<Storage>(tensor.bytes(), purpose);
+  tensor.storage_ = std::make_shared<Storage>(element_count(reserved) * dtype_bytes(dtype), purpose);
   return tensor;
 }
 
 Tensor Tensor::zeros(Shape shape, Purpose purpose, DType dtype) {
   Tensor tensor = empty(std::move(shape), purpose, dtype);
-  tensor.fill_zero();
+  if (!tensor.storage_->allocator.gives_zeros()) tensor.fill_zero();
   return tensor;
 }
 
@@ -61,6 +67,7 @@ void* Tensor::typed(DType expected) const {
 Tensor Tensor::view(Shape shape) const {
   require(element_count(shape) == count_, "cannot view {} as {}", shape_text(shape_), shape_text(shape));
   Tensor tensor = *this;
+  tensor.row_capacity_ = 0;
   tensor.shape_ = std::move(shape);
   return tensor;
 }
@@ -75,6 +82,7 @@ Tensor Tensor::rows(int64_t first, int64_t count) const {
 
 Tensor Tensor::flat(int64_t first, Shape shape) const {
   Tensor tensor = *this;
+  tensor.row_capacity_ = 0;
   tensor.count_ = element_count(shape);
   require(first >= 0 && first + tensor.count_ <= count_, "elements {}+{} of {}", first, tensor.count_, count_);
   tensor.shape_ = std::move(shape);

@@ -23,7 +23,9 @@ std::string shape_text(const Shape& shape);  ///< "[2, 24, 97]"
 class Tensor {
  public:
   Tensor() = default;
-  static Tensor empty(Shape shape, Purpose purpose, DType dtype = DType::kFloat32);
+  /// `row_capacity`: memory for at least so many rows, so that a tensor whose rows vary from step to step (received
+  /// tokens) asks for the same memory each time.
+  static Tensor empty(Shape shape, Purpose purpose, DType dtype = DType::kFloat32, int64_t row_capacity = 0);
   static Tensor zeros(Shape shape, Purpose purpose, DType dtype = DType::kFloat32);
 
   bool defined() const { return storage_ != nullptr; }
@@ -32,6 +34,7 @@ class Tensor {
   int64_t count() const { return count_; }
   int64_t bytes() const { return count_ * dtype_bytes(dtype_); }
   DType dtype() const { return dtype_; }
+  int64_t row_capacity() const { return row_capacity_; }  ///< as given to empty(); 0 for views
 
   float* f32() const { return static_cast<float*>(typed(DType::kFloat32)); }
   int32_t* i32() const { return static_cast<int32_t*>(typed(DType::kInt32)); }
@@ -48,9 +51,10 @@ class Tensor {
 
  private:
   struct Storage {
-    void* data;
+    void* data = nullptr;
     int64_t bytes;
     Purpose purpose;
+    Allocator& allocator;
     Storage(int64_t bytes, Purpose purpose);
     ~Storage();
     Storage(const Storage&) = delete;
@@ -60,6 +64,7 @@ class Tensor {
   std::shared_ptr<Storage> storage_;
   int64_t offset_ = 0;  ///< bytes
   int64_t count_ = 0;
+  int64_t row_capacity_ = 0;
   DType dtype_ = DType::kFloat32;
   Shape shape_;
 };

@@ -1,17 +1,23 @@
 #include "train/checkpoint.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "support/atomic_file.h"
+#include "support/hash.h"
+#include "support/log.h"
+#include "support/numbers.h"
+#include "train/checkpoint_tensors.h"
 
 namespace heddle {
 
 namespace {
 
-constexpr int64_t kFormatVersion = 1;
+constexpr int64_t kFormatVersion = 2;
+constexpr const char* kDescriptionHash = "description_hash";
 namespace fs = std::filesystem;
 
 std::string file_name(int64_t step) {
@@ -21,46 +27,30 @@ fs::path marker_of(const fs::path& file) {
   return fs::path(file).replace_extension(".complete");
 }
 
-/// Writes tensors one after the other: rank 0 owns the file, the ranks of the first replica hand it their experts.
-class TensorWriter {
- public:
-  TensorWriter(ProcessGroups& groups, const Kernels& kernels, h5::File* file)
-      : groups_(groups), kernels_(kernels), file_(file) {}
-
-  void write(const std::string& dataset, const Parameter& layout, const Tensor& local) {
-    if (layout.sharing == Sharing::kReplicated) {
-      store(dataset, layout.global_shape, local);
-      return;
-    }
-    if (groups_.world().rank() >= groups_.expert_parallel().size()) return;  // a later replica of the same experts
-    Communicator& group = groups_.expert_parallel();
-    const auto ranks = static_cast<size_t>(group.size());
-    const int64_t count = local.count();
-    std::vector<int64_t> send(ranks, 0), receive(ranks, group.rank() == 0 ? count : 0);
-    send[0] = count;
-    const Tensor whole = Tensor::empty(group.rank() == 0 ? layout.global_shape : Shape{0}, Purpose::kWorkspace);
-    group.exchange_rows(local.f32(), send, whole.f32(), receive, sizeof(float));
-    if (group.rank() == 0) store(dataset, layout.global_shape, whole);
+/// Hash of everything that is not a tensor with a checksum of its own.
+std::string description_hash(const h5::File& file) {
+  StreamHash hash;
+  const auto add = [&hash](const void* data, size_t bytes) {
+    hash.update(&bytes, sizeof bytes);
+    hash.update(data, bytes);
+  };
+  for (const char* name : {"kind", "config", "tokenizer_kind", "tokenizer_fingerprint", "data_hash"}) {
+    const std::string text = file.text_attribute("/", name);
+    add(text.data(), text.size());
   }
-
-  void store(const std::string& dataset, const Shape& shape, const Tensor& tensor) {
-    if (file_ == nullptr || !failure_.empty()) return;
-    try {
-      if (!std::isfinite(kernels_.sum_of_squares(tensor.count(), tensor.f32())))
-        fail("{} holds values that are not finite", dataset);
-      file_->write<float>(dataset, h5::Extent(shape.begin(), shape.end()), tensor.floats());
-    } catch (const std::exception& error) {
-      failure_ = error.what();
-    }
+  const int64_t step = file.integer_attribute("/", "step");
+  add(&step, sizeof step);
+  const std::vector<uint8_t> tokenizer = file.read<uint8_t>("/tokenizer");
+  add(tokenizer.data(), tokenizer.size());
+  const std::vector<double> baselines = file.read<double>("/spike_guard/baseline");
+  add(baselines.data(), baselines.size() * sizeof(double));
+  for (const std::string& name : file.datasets("/optimizer/steps")) {
+    const std::vector<int64_t> steps = file.read<int64_t>("/optimizer/steps/" + name);
+    add(name.data(), name.size());
+    add(steps.data(), steps.size() * sizeof(int64_t));
   }
-  const std::string& failure() const { return failure_; }
-
- private:
-  ProcessGroups& groups_;
-  const Kernels& kernels_;
-  h5::File* file_;
-  std::string failure_;
-};
+  return hash.hex();
+}
 
 void write_description(h5::File& file, const CheckpointInfo& info, SpikeGuard& spike_guard) {
   file.set_attribute("/", "format_version", kFormatVersion);
@@ -75,93 +65,153 @@ void write_description(h5::File& file, const CheckpointInfo& info, SpikeGuard& s
   std::vector<double> baselines;
   for (const std::optional<double>& m : spike_guard.baselines()) baselines.push_back(m.value_or(std::nan("")));
   file.write<double>("/spike_guard/baseline", {baselines.size()}, baselines);
+  file.set_attribute("/", kDescriptionHash, description_hash(file));
 }
 
-void remove_old(const fs::path& folder, int64_t keep) {
-  std::vector<fs::path> complete;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    if (entry.path().extension() == ".complete") complete.push_back(entry.path());
-    if (entry.path().extension() == ".tmp") fs::remove(entry.path());  // left over by a killed writer
+/// The step in a checkpoint's name, -1 for other files.
+int64_t step_of(const fs::path& file) {
+  const std::string stem = file.stem().string();
+  return stem.starts_with("step_") ? parse_integer(stem.substr(5)).value_or(-1) : -1;
+}
+
+/// Checkpoint files of a folder, newest step first; none if there is no folder.
+std::vector<fs::path> checkpoints_in(const fs::path& folder) {
+  std::error_code missing;
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, missing))
+    if (entry.path().extension() == ".h5" && step_of(entry.path()) >= 0) files.push_back(entry.path());
+  std::sort(files.begin(), files.end(), [](const fs::path& a, const fs::path& b) { return step_of(a) > step_of(b); });
+  return files;
+}
+
+/// Removes what a killed writer left, and all complete checkpoints but the newest `keep`. Damaged ones do not count,
+/// and stay for whoever wants to look at them; the one just written always stays.
+void remove_old(const fs::path& folder, int64_t keep, const fs::path& written) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+    if (entry.path().extension() == ".tmp") fs::remove(entry.path());
+  int64_t kept = 1;
+  for (const fs::path& file : checkpoints_in(folder)) {
+    if (file == written || !checkpoint_is_complete(file.string())) continue;
+    if (kept++ < keep) continue;
+    fs::remove(marker_of(file));
+    fs::remove(file);
   }
-  std::sort(complete.begin(), complete.end());
-  for (size_t i = 0; i + static_cast<size_t>(keep) < complete.size(); ++i) {
-    fs::remove(complete[i]);
-    fs::remove(fs::path(complete[i]).replace_extension(".h5"));
+}
+
+/// Runs a step on this rank; if it fails on any rank, all ranks throw.
+template <typename Step>
+void together(Communicator& world, Step step) {
+  std::string failure;
+  try {
+    step();
+  } catch (const std::exception& error) {
+    failure = error.what();
   }
+  throw_if_any_failed(world, failure);
+}
+
+/// Opens the file on all ranks together, or says on all of them that it cannot.
+std::optional<h5::File> open_together(Communicator& world, const std::string& path, std::string& failure) {
+  // First what may differ between hosts: opening by some ranks only would hang.
+  std::error_code missing;
+  const bool seen = fs::exists(path, missing);
+  if (!all_ranks(world, seen)) {
+    failure = "not all ranks see it";
+    return std::nullopt;
+  }
+  std::optional<h5::File> file;
+  try {
+    file.emplace(world.open_shared(path));
+  } catch (const std::exception& error) {
+    failure = error.what();
+  }
+  if (all_ranks(world, file.has_value())) return file;
+  if (failure.empty()) failure = "another rank could not open it";
+  return std::nullopt;
+}
+
+void write_tensors(Communicator& world, CheckpointWriter writer, const std::string& path,
+                   const std::vector<StoredTensor>& tensors) {
+  if (writer != CheckpointWriter::kOne && world.size() > 1) {
+    std::string failure;
+    if (std::optional<h5::File> file = open_together(world, path, failure)) {
+      together(world, [&] { write_own_elements(*file, tensors); });
+      return;
+    }
+    if (writer == CheckpointWriter::kParallel)
+      throw Error(fmt::format("'{}' cannot be written by all ranks: {}", path, failure),
+                  "run.checkpoint_writer = one lets rank 0 write everything");
+    log_warning(fmt::format("rank 0 writes '{}' alone, since all ranks together cannot: {}", path, failure));
+  }
+  std::optional<h5::File> file;
+  together(world, [&] {
+    if (world.rank() == 0) file.emplace(path, h5::File::Mode::kReadWrite);
+  });
+  const std::string failure = write_by_one(world, file ? &*file : nullptr, tensors);
+  together(world, [&] {
+    if (!failure.empty()) throw Error(failure);
+    if (file) file->flush();
+  });
 }
 
 }  // namespace
 
-std::string save_checkpoint(const std::string& folder, int64_t keep, const CheckpointInfo& info, Loom& model,
-                            Optimizer& optimizer, SpikeGuard& spike_guard) {
-  ProcessGroups& groups = model.groups();
+std::string save_checkpoint(const std::string& folder, int64_t keep, CheckpointWriter writer,
+                            const CheckpointInfo& info, Loom& model, Optimizer& optimizer, SpikeGuard& spike_guard) {
+  Communicator& world = model.groups().world();
   const fs::path path = fs::path(folder) / file_name(info.step);
   const std::string temporary = path.string() + ".tmp";
-  const bool writes = groups.world().rank() == 0;
-  std::string failure;
-  std::optional<h5::File> file;
-  if (writes) {
-    try {
+  const bool leads = world.rank() == 0;
+  try {
+    std::vector<StoredTensor> tensors = model_tensors(model);
+    for (StoredTensor& t : optimizer_tensors(model, optimizer)) tensors.push_back(std::move(t));
+    const std::vector<uint64_t> sums = checksums(world, model.kernels(), tensors);
+    together(world, [&] {
+      if (!leads) return;
       fs::create_directories(folder);
-      file.emplace(temporary, h5::File::Mode::kCreate);
-      write_description(*file, info, spike_guard);
-    } catch (const std::exception& error) {
-      failure = error.what();
-    }
-  }
-  TensorWriter writer(groups, model.kernels(), failure.empty() && file ? &*file : nullptr);
-  size_t i = 0;
-  for (const Parameter& p : model.parameters().all()) {
-    const Optimizer::State& state = optimizer.states()[i++];
-    writer.write("/model/" + p.name, p, p.value);
-    writer.write("/optimizer/first/" + p.name, p, state.first);
-    if (state.second.defined()) writer.write("/optimizer/second/" + p.name, p, state.second);
-  }
-  for (int64_t l = 0; l < model.config().layers; ++l)
-    writer.store("/model/" + Loom::balance_bias_name(l), {model.config().moe.experts}, model.balance_bias(l));
-  if (failure.empty()) failure = writer.failure();
-  if (writes && failure.empty()) {
-    try {
-      i = 0;
+      h5::File file(temporary, h5::File::Mode::kCreate);
+      create_tensors(file, tensors, sums);
+      size_t i = 0;
       for (const Parameter& p : model.parameters().all())
-        file->write<int64_t>("/optimizer/steps/" + p.name, {}, std::vector<int64_t>{optimizer.states()[i++].steps});
-      file->flush();
-      file.reset();
+        file.write<int64_t>("/optimizer/steps/" + p.name, {}, std::vector<int64_t>{optimizer.states()[i++].steps});
+      write_description(file, info, spike_guard);
+      file.flush();
+    });
+    write_tensors(world, writer, temporary, tensors);
+    together(world, [&] {
+      if (!leads) return;
       sync_path(temporary);
       fs::rename(temporary, path);
       sync_path(folder);
       publish_text(marker_of(path).string(),
                    nlohmann::json{{"step", info.step}, {"bytes", fs::file_size(path)}}.dump() + "\n");
-      remove_old(folder, keep);
-    } catch (const std::exception& error) {
-      failure = error.what();
-    }
-  }
-  if (!failure.empty()) {
-    file.reset();
+      remove_old(folder, keep, path);
+    });
+  } catch (const std::exception& error) {
     std::error_code ignored;
-    fs::remove(temporary, ignored);
-    failure = fmt::format("checkpoint '{}' was not saved: {}", path.string(), failure);
+    if (leads) fs::remove(temporary, ignored);
+    throw Error(fmt::format("checkpoint '{}' was not saved: {}", path.string(), error.what()),
+                "older checkpoints are untouched");
   }
-  throw_if_any_failed(groups.world(), failure, "older checkpoints are untouched");
   return path.string();
 }
 
-std::optional<std::string> newest_checkpoint(const std::string& folder, std::vector<std::string>* ignored) {
-  std::error_code error;
-  std::vector<fs::path> files;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
-    if (entry.path().extension() == ".h5" || entry.path().extension() == ".tmp") files.push_back(entry.path());
-  std::sort(files.rbegin(), files.rend());
-  for (const fs::path& file : files) {
-    const auto marker = marker_of(file);
-    if (file.extension() == ".h5" && fs::exists(marker)) {
-      const nlohmann::json json = nlohmann::json::parse(read_text_file(marker.string()), nullptr, false);
-      if (json.is_object() && json.contains("bytes") && json["bytes"] == fs::file_size(file)) return file.string();
-    }
-    if (ignored != nullptr) ignored->push_back(file.string());
+bool checkpoint_is_complete(const std::string& path) {
+  const fs::path marker = marker_of(path);
+  if (!fs::exists(marker) || !fs::exists(path)) return false;
+  const nlohmann::json json = nlohmann::json::parse(read_text_file(marker.string()), nullptr, false);
+  return json.is_object() && json.contains("bytes") && json["bytes"] == fs::file_size(path);
+}
+
+std::vector<std::string> complete_checkpoints(const std::string& folder, std::vector<std::string>* ignored) {
+  std::vector<std::string> complete;
+  for (const fs::path& file : checkpoints_in(folder)) {
+    if (checkpoint_is_complete(file.string()))
+      complete.push_back(file.string());
+    else if (ignored != nullptr)
+      ignored->push_back(file.string());
   }
-  return std::nullopt;
+  return complete;
 }
 
 CheckpointInfo read_checkpoint_info(const std::string& path) {
@@ -182,52 +232,67 @@ CheckpointInfo read_checkpoint_info(const std::string& path) {
   return info;
 }
 
-namespace {
-
-/// This rank's rows of one tensor.
-void read_local(const h5::File& file, const std::string& dataset, const Shape& global, int64_t first,
-                const Tensor& local) {
-  if (!file.exists(dataset))
-    throw Error(fmt::format("'{}' lacks {}", file.path(), dataset),
-                "the file is damaged or of another model: use an older checkpoint, or the configuration of its run");
-  const h5::Extent found = file.extent(dataset), expected(global.begin(), global.end());
-  if (found != expected)
-    throw Error(fmt::format("'{}': {} has shape [{}], the model wants [{}]", file.path(), dataset,
-                            fmt::join(found, ", "), fmt::join(expected, ", ")),
-                "the configuration must have the sizes of the checkpoint");
-  file.read_rows(dataset, h5::Type::kFloat32, static_cast<uint64_t>(first), static_cast<uint64_t>(local.dim(0)),
-                 local.f32());
-}
-
-}  // namespace
-
 void load_model(const std::string& path, Loom& model) {
-  const h5::File file(path, h5::File::Mode::kRead);
-  for (Parameter& p : model.parameters().all()) read_local(file, "/model/" + p.name, p.global_shape, p.first, p.value);
-  for (int64_t l = 0; l < model.config().layers; ++l)
-    read_local(file, "/model/" + Loom::balance_bias_name(l), {model.config().moe.experts}, 0, model.balance_bias(l));
+  read_tensors(model.groups().world(), path, model_tensors(model));
 }
 
 void load_training_state(const std::string& path, Loom& model, Optimizer& optimizer, SpikeGuard& spike_guard) {
-  const h5::File file(path, h5::File::Mode::kRead);
-  size_t i = 0;
-  for (Parameter& p : model.parameters().all()) {
-    Optimizer::State& state = optimizer.states()[i++];
-    read_local(file, "/optimizer/first/" + p.name, p.global_shape, p.first, state.first);
-    if (state.second.defined())
-      read_local(file, "/optimizer/second/" + p.name, p.global_shape, p.first, state.second);
-    else if (file.exists("/optimizer/second/" + p.name))
-      throw Error(fmt::format("'{}' was written by another optimizer (second moments are there)", path),
-                  "keep optimizer.name when resuming");
-    state.steps = file.read<int64_t>("/optimizer/steps/" + p.name).at(0);
-  }
-  const std::vector<double> baselines = file.read<double>("/spike_guard/baseline");
+  Communicator& world = model.groups().world();
+  std::vector<double> baselines;
+  std::vector<int64_t> steps;
+  bool second_moments = false;
+  reading_together(world, [&] {
+    const h5::File file(path, h5::File::Mode::kRead);
+    for (const Parameter& p : model.parameters().all()) {
+      const std::string dataset = "/optimizer/steps/" + p.name;
+      if (!file.exists(dataset)) throw Error(fmt::format("'{}' lacks {}", path, dataset), "use an older checkpoint");
+      steps.push_back(file.read<int64_t>(dataset).at(0));
+    }
+    baselines = file.read<double>("/spike_guard/baseline");
+    second_moments = !file.children("/optimizer/second").empty();
+    if (description_hash(file) != file.text_attribute("/", kDescriptionHash))
+      throw Error(fmt::format("'{}': what is not a tensor (steps, configuration, tokenizer) is damaged", path),
+                  "use an older checkpoint");
+  });
+  if (second_moments != (optimizer.config().name == "adamw"))
+    throw Error(fmt::format("'{}' was written by another optimizer (second moments are {})", path,
+                            second_moments ? "there" : "not there"),
+                "keep optimizer.name when resuming");
   if (baselines.size() != spike_guard.baselines().size())
     throw Error(fmt::format("'{}' was trained in {} segments, this run has {}", path, baselines.size(),
                             spike_guard.baselines().size()),
                 "keep train.segment_loops when resuming");
+  read_tensors(world, path, optimizer_tensors(model, optimizer));
+  for (size_t i = 0; i < steps.size(); ++i) optimizer.states()[i].steps = steps[i];
   for (size_t s = 0; s < baselines.size(); ++s)
     if (!std::isnan(baselines[s])) spike_guard.baselines()[s] = baselines[s];
+}
+
+std::vector<std::string> check_checkpoint(const std::string& path) {
+  const h5::File file(path, h5::File::Mode::kRead);
+  std::vector<std::string> damaged;
+  for (const char* group : {"/model", "/optimizer/first", "/optimizer/second"})
+    for (const std::string& name : file.datasets(group)) {
+      const std::string dataset = fmt::format("{}/{}", group, name);
+      if (!file.has_attribute(dataset, kChecksumAttribute)) {
+        damaged.push_back(dataset + " has no checksum");
+        continue;
+      }
+      const uint64_t total = h5::element_count(file.extent(dataset));
+      uint64_t sum = 0;
+      std::vector<float> part;
+      for (uint64_t first = 0; first < total; first += part.size()) {
+        part.resize(std::min<uint64_t>(total - first, uint64_t{1} << 22));
+        file.read_elements(dataset, h5::Type::kFloat32, first, part.size(), part.data());
+        sum += position_checksum(first, part.data(), part.size());
+      }
+      if (std::bit_cast<int64_t>(sum) != file.integer_attribute(dataset, kChecksumAttribute))
+        damaged.push_back(dataset + ": its checksum differs");
+    }
+  if (!file.has_attribute("/", kDescriptionHash) ||
+      description_hash(file) != file.text_attribute("/", kDescriptionHash))
+    damaged.push_back("what is not a tensor (steps, configuration, tokenizer) differs from its hash");
+  return damaged;
 }
 
 }  // namespace heddle

@@ -55,6 +55,8 @@ std::vector<EvaluationResult> evaluate(Loom& model, const TokenStore& store, Par
                                        const EvaluationOptions& options) {
   Communicator& world = model.groups().world();
   std::vector<int64_t> loops = options.loops;
+  std::sort(loops.begin(), loops.end());
+  loops.erase(std::unique(loops.begin(), loops.end()), loops.end());
   if (loops.empty()) loops = {model.config().loops};
   std::sort(loops.begin(), loops.end());
   const Loader loader(store, {options.sequence, 1, 0, options.document_mask});
@@ -92,6 +94,10 @@ std::vector<EvaluationResult> evaluate(Loom& model, const TokenStore& store, Par
   world.all_reduce_sum(std::span<double>(sums));
   world.all_reduce_sum(std::span<double>(&bytes, 1));
   world.all_reduce_sum(std::span<int64_t>(&targets, 1));
+  if (targets == 0)
+    throw Error(
+        fmt::format("nothing to measure: no target of the {} part of '{}' counts", part_name(part), store.path()),
+        "use more text; with data.document_mask a document of one token has no target");
   std::vector<EvaluationResult> results;
   for (size_t i = 0; i < loops.size(); ++i)
     results.push_back({loops[i], targets, sums[i] / static_cast<double>(targets), bits_per_byte(sums[i], bytes)});

@@ -15,7 +15,7 @@ enum class DepthRule {
 };
 
 struct EvaluationOptions {
-  std::vector<int64_t> loops;  ///< counts, ascending; empty: the configured one
+  std::vector<int64_t> loops;  ///< counts, each once in rising order; empty: the configured one
   DepthRule rule = DepthRule::kTrained;
   int64_t sequence = 256;
   int64_t micro_batch = 8;

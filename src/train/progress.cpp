@@ -31,7 +31,7 @@ std::string progress_line(const Progress& p) {
 }
 
 double bits_per_byte(double nats, double bytes) {
-  return bytes > 0 ? nats / std::numbers::ln2 / bytes : 0;
+  return bytes > 0 ? nats / std::numbers::ln2 / bytes : std::nan("");
 }
 
 double utilisation(double flops_per_token, double tokens_per_second, double peak_flops_per_second) {

@@ -277,7 +277,7 @@ void check_gradients(Runner& run, Loom& model, const std::string& group, int64_t
   model.run_loops(tape, batch, embedding, 0, loops, options, state);
   model.loss_sum(tape, state.state, batch, 1 / static_cast<double>(run.config.batch * run.config.sequence));
   tape.backward();
-  reduce_gradients(model.parameters(), run.groups);
+  reduce_gradients(model.parameters(), Shards(model.parameters(), run.groups, false));
   for (Parameter& p : model.parameters().all()) {
     const bool expected_there = run.has(group + "/" + p.name);
     if (expected_there != p.has_gradient) {
@@ -319,7 +319,7 @@ void check_parameters(Runner& run, Loom& model, const std::string& group, int ex
 void check_training(Runner& run, Loom& model, int expert_parallel) {
   const CaseConfig& c = run.config;
   if (!run.has("/train") && !run.has("/params_step1") && !run.has("/params_final")) return;
-  Optimizer optimizer(c.optimizer, model.parameters(), run.kernels);
+  Optimizer optimizer(c.optimizer, model.parameters(), run.groups, run.kernels);
   TrainStep step(model, optimizer, c.step);
   const auto segments = static_cast<int64_t>(step.segment_count());
   const bool speaks = run.world.rank() == 0;

@@ -67,7 +67,8 @@ std::string data_table(const TokenStore& store, const TrainConfig& config) {
                     store.tokens(part), store.documents(part), human_bytes(static_cast<double>(store.text_bytes(part))),
                     static_cast<double>(store.text_bytes(part)) / tokens);
   }
-  const double wanted = static_cast<double>(config.steps * config.global_batch * config.sequence);
+  const double wanted = static_cast<double>(config.steps) * static_cast<double>(config.global_batch) *
+                        static_cast<double>(config.sequence);
   text += fmt::format("  training reads {} tokens: {:.2f} epochs\n", human_count(wanted),
                       wanted / static_cast<double>(store.tokens(Part::kTrain)));
   return text;
@@ -75,24 +76,29 @@ std::string data_table(const TokenStore& store, const TrainConfig& config) {
 
 }  // namespace
 
-std::string memory_report(Communicator& world) {
+std::string memory_report(Communicator& world, const MemoryUse& plan) {
   const MemoryUse use = Allocator::host().use();
   std::vector<int64_t> numbers(use.current.begin(), use.current.end());
   numbers.insert(numbers.end(), use.peak.begin(), use.peak.end());
-  numbers.insert(numbers.end(), {use.total, use.total_peak, use.reserved});
+  numbers.insert(numbers.end(), plan.peak.begin(), plan.peak.end());
+  numbers.insert(numbers.end(), {use.total, use.total_peak, plan.total_peak, use.reserved});
   world.all_reduce_max(std::span<int64_t>(numbers));
   const auto bytes = [&](size_t i) { return human_bytes(static_cast<double>(numbers[i])); };
-  std::string text = "memory of tensors, largest rank:   now         peak\n";
+  constexpr const char* kRow = "  {:<24} {:>12} {:>12} {:>12}";
+  std::string text = "memory of tensors, largest rank; planned: a step with equal shares for all experts\n";
+  text += fmt::format(kRow, "", "now", "peak", "planned") + "\n";
   constexpr auto kCount = static_cast<size_t>(kPurposes);
   for (size_t p = 0; p < kCount; ++p)
-    text += fmt::format("  {:<24} {:>12} {:>12}\n", purpose_name(static_cast<Purpose>(p)), bytes(p), bytes(kCount + p));
-  text += fmt::format("  {:<24} {:>12} {:>12}   (held from the system: {})\n", "all", bytes(2 * kCount),
-                      bytes(2 * kCount + 1), bytes(2 * kCount + 2));
+    text +=
+        fmt::format(kRow, purpose_name(static_cast<Purpose>(p)), bytes(p), bytes(kCount + p), bytes(2 * kCount + p)) +
+        "\n";
+  text += fmt::format(kRow, "all", bytes(3 * kCount), bytes(3 * kCount + 1), bytes(3 * kCount + 2)) +
+          fmt::format("   (held from the system: {})\n", bytes(3 * kCount + 3));
   return text;
 }
 
 std::string startup_report(Job& job, const TrainConfig& config, const TokenStore& store, Loom& model,
-                           const std::string& device, double peak_flops) {
+                           const std::string& device, double peak_flops, const MemoryUse& plan) {
   const int ranks = job.world().size();
   std::string text = fmt::format("ranks: {}\n{}", ranks, rank_lines(job));
   text +=
@@ -109,7 +115,7 @@ std::string startup_report(Job& job, const TrainConfig& config, const TokenStore
       human_count(training_flops_per_token(model.config(), config.sequence, segments)));
   text += parameter_table(model.config(), static_cast<int>(config.expert_parallel));
   text += data_table(store, config);
-  text += memory_report(job.world());
+  text += memory_report(job.world(), plan);
   return text;
 }
 

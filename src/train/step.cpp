@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "comm/collective_guard.h"
 #include "moe/balance.h"
 #include "optim/gradients.h"
 
@@ -38,13 +39,14 @@ double TrainStep::run_segment(const std::vector<TokenBatch>& micro_batches, size
     carries_[i] = segment + 1 < segments_.size() ? Loom::detach(state) : LoopCarry{};
     state = {};
     tape.backward();
+    collective_place() = {.step = collective_place().step, .segment = static_cast<int64_t>(segment)};
   }
   return loss_sum;
 }
 
 bool TrainStep::update(size_t segment, double loss, double learning_rate, StepResult& result) {
-  reduce_gradients(model_.parameters(), model_.groups());
-  const double norm = gradient_norm(model_.parameters(), model_.groups(), model_.kernels());
+  reduce_gradients(model_.parameters(), optimizer_.shards());
+  const double norm = gradient_norm(model_.parameters(), model_.groups(), optimizer_.shards(), model_.kernels());
   result.gradient_norm[segment] = norm;
   const bool spike = config_.spike_guard && spike_guard_.is_spike(segment, loss);
   if (!std::isfinite(norm) || !std::isfinite(loss) || spike) return false;
@@ -63,7 +65,7 @@ StepResult TrainStep::run(const std::vector<TokenBatch>& micro_batches, double l
     for (int64_t i = 0; i < batch.targets.count(); ++i)
       result.counted_targets += batch.targets.i32()[i] != kIgnoredTarget;
   world.all_reduce_sum(std::span<int64_t>(&result.counted_targets, 1));
-  if (result.counted_targets == 0) fail("a global batch without a single target that counts");
+  if (result.counted_targets == 0) return result;  // nothing to learn from: a skipped step
 
   const double inverse_count = 1 / static_cast<double>(result.counted_targets);
   statistics_.begin_step(micro_batches.size());
@@ -71,6 +73,7 @@ StepResult TrainStep::run(const std::vector<TokenBatch>& micro_batches, double l
   bool healthy = true;
   for (size_t segment = 0; segment < segments_.size() && healthy; ++segment) {
     model_.parameters().clear_gradients();
+    collective_place().segment = static_cast<int64_t>(segment);
     double loss = run_segment(micro_batches, segment, inverse_count);
     world.all_reduce_sum(std::span<double>(&loss, 1));
     loss *= inverse_count;
@@ -83,6 +86,7 @@ StepResult TrainStep::run(const std::vector<TokenBatch>& micro_batches, double l
   if (healthy && config_.balance_rate > 0)
     for (int64_t l = 0; l < model_.config().layers; ++l)
       update_balance_bias(statistics_.layer_load(l), static_cast<float>(config_.balance_rate), model_.balance_bias(l));
+  Allocator::current().end_step();
   return result;
 }
 

@@ -30,7 +30,7 @@ struct StepResult {
   std::vector<double> segment_loss;   ///< mean over the counted targets of the global batch, before the update
   std::vector<double> gradient_norm;  ///< before clipping; of the segments that ran
   std::vector<int64_t> skipped;       ///< 1 where no update was made (not finite, or a spike)
-  int64_t counted_targets = 0;        ///< over all ranks
+  int64_t counted_targets = 0;        ///< over all ranks; 0: the batch held nothing to learn from, and was skipped
 };
 
 class TrainStep {

@@ -9,17 +9,21 @@ void TrainConfig::declare(Config& c) {
   c.add("run.device", device, {"auto", "cpu", "ref"}, "where to compute");
   c.add("run.checkpoint_interval", checkpoint_interval, interval, "steps between checkpoints; 0: only at the end");
   c.add("run.keep_checkpoints", keep_checkpoints, {1, 1e6, false, false}, "newest checkpoints that are kept");
+  c.add("run.checkpoint_writer", checkpoint_writer, {"auto", "parallel", "one"},
+        "who writes checkpoints: all ranks together, rank 0 alone, or (auto) together where it works");
   c.add("run.log_interval", log_interval, count, "steps between terminal lines");
   c.add("run.validation_interval", validation_interval, interval, "steps between validations; 0: only at the end");
   c.add("run.validation_samples", validation_samples, interval, "sequences of a validation during training; 0: all");
   c.add("run.stop_after", stop_after, interval, "stop with a checkpoint after this step; 0: train.steps");
   c.add("run.skip_limit", skip_limit, count, "skipped steps in a row that end the run");
+  c.add("run.check_collectives", check_collectives,
+        "compare every call between ranks before it is made, and name the first that differs; slow");
   c.add("run.summary", summary, "file for a JSON summary of the session; empty: none");
   c.add("data.store", store, "token store made by heddle data build");
   c.add("data.document_mask", document_mask, "tokens see their own document only, positions restart there");
   model.declare(c);
   c.add("train.steps", steps, count, "optimizer batches of the whole run; the schedule's length");
-  c.add("train.global_batch", global_batch, {1, 1e9, false, false}, "sequences per step over all ranks");
+  c.add("train.global_batch", global_batch, {1, 1e6, false, false}, "sequences per step over all ranks");
   c.add("train.micro_batch", micro_batch, {1, 1e6, false, false}, "sequences per rank and forward pass");
   c.add("train.sequence_length", sequence, {1, 1 << 20, false, false}, "tokens per sequence");
   c.add("train.segment_loops", step.segment_loops, {0, 1024, false, false},
@@ -39,14 +43,17 @@ void TrainConfig::declare(Config& c) {
   c.add("schedule.decay_ratio", schedule.decay_ratio, ratio, "share of the steps that decay");
   c.add("schedule.min_ratio", schedule.min_ratio, ratio, "last rate over peak rate");
   c.add("layout.expert_parallel", expert_parallel, {1, 65536, false, false}, "ranks over which the experts are split");
+  c.add("layout.zero", optimizer.zero, "split optimizer state over the ranks that hold the same weights (ZeRO-1)");
+}
+
+CheckpointWriter TrainConfig::writer() const {
+  if (checkpoint_writer == "parallel") return CheckpointWriter::kParallel;
+  return checkpoint_writer == "one" ? CheckpointWriter::kOne : CheckpointWriter::kAuto;
 }
 
 void TrainConfig::validate() {
   if (directory.empty()) throw UsageError("run.directory is empty", "name a folder: --run.directory runs/first");
   if (store.empty()) throw UsageError("data.store is empty", "make one with heddle data build, then --data.store FILE");
-  if (step.segment_loops > model.loops)
-    throw UsageError(fmt::format("train.segment_loops = {} with model.loops = {}", step.segment_loops, model.loops),
-                     "use 0 for one segment over all loops");
   schedule.total_steps = steps;
   model.validate();
 }

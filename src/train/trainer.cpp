@@ -4,16 +4,23 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
+#include <sstream>
 
 #include "analysis/run_log.h"
+#include "comm/collective_guard.h"
 #include "data/prefetcher.h"
 #include "model/counting.h"
 #include "support/atomic_file.h"
+#include "support/file_lock.h"
 #include "support/log.h"
+#include "support/numbers.h"
+#include "support/stop_signal.h"
 #include "train/batches.h"
 #include "train/checkpoint.h"
 #include "train/device_peak.h"
+#include "train/memory_plan.h"
 #include "train/progress.h"
+#include "train/resumed_config.h"
 #include "train/startup_report.h"
 
 namespace heddle {
@@ -32,14 +39,16 @@ class Run {
  public:
   Run(Job& job, const TrainConfig& config, const std::string& resolved, const Kernels& kernels)
       : job_(job),
-        world_(job.world()),
+        guard_(config.check_collectives ? guard_collectives(job.world()) : nullptr),
+        world_(guard_ != nullptr ? *guard_ : job.world()),
         config_(config),
         resolved_(resolved),
         store_(TokenStore::open(config.store)),
         model_config_(complete(config.model)),
+        memory_plan_(checked_plan(job, config, model_config_)),
         groups_(world_, static_cast<int>(config.expert_parallel)),
         model_(model_config_, groups_, kernels),
-        optimizer_(config.optimizer, model_.parameters(), kernels),
+        optimizer_(config.optimizer, model_.parameters(), groups_, kernels),
         step_(model_, optimizer_, config.step),
         loader_(store_,
                 {config.sequence, config.global_batch, static_cast<uint64_t>(config.seed), config.document_mask}),
@@ -56,19 +65,27 @@ class Run {
   TrainOutcome go() {
     prepare();
     const double peak = measure_peak_flops(world_, model_.kernels());
-    log_line(startup_report(job_, config_, store_, model_, model_.kernels().name, peak));
+    log_line(startup_report(job_, config_, store_, model_, model_.kernels().name, peak, memory_plan_));
     peak_flops_ = peak;
     Allocator::host().reset_peaks();
     const int64_t last = config_.stop_after > 0 ? std::min(config_.stop_after, config_.steps) : config_.steps;
+    if (config_.checkpoint_interval == 0)
+      log_line("run.checkpoint_interval is 0: the only checkpoint comes at the end, or at a stop by SIGTERM");
     Prefetcher prefetch([this](int64_t step) { return fetch(step); }, done_);
-    while (done_ < last) {
+    while (done_ < last && !outcome_.stopped) {
       one_step(prefetch.next());
-      if (config_.validation_interval > 0 && done_ % config_.validation_interval == 0 && done_ < last) validate();
-      if (config_.checkpoint_interval > 0 && done_ % config_.checkpoint_interval == 0 && done_ < last) save();
+      if (outcome_.stopped || done_ == last) break;
+      if (config_.validation_interval > 0 && done_ % config_.validation_interval == 0) validate();
+      save_due_ |= config_.checkpoint_interval > 0 && done_ % config_.checkpoint_interval == 0;
+      // In a streak of skipped steps the weights stand still: saving would only push older checkpoints out.
+      if (save_due_ && skips_in_row_ == 0) save();
     }
     save();
-    validate(0);
-    log_line(memory_report(world_));
+    if (outcome_.stopped)
+      log_line(fmt::format("stopped by a signal after step {}; go on with --run.resume true", done_));
+    else
+      validate(0);
+    log_line(memory_report(world_, memory_plan_));
     outcome_.steps_done = done_;
     outcome_.tokens_per_second = session_seconds_ > 0 ? session_tokens_ / session_seconds_ : 0;
     outcome_.peak_bytes = Allocator::host().use().total_peak;
@@ -77,6 +94,13 @@ class Run {
   }
 
  private:
+  /// Before anything large is allocated.
+  static MemoryUse checked_plan(Job& job, const TrainConfig& config, const ModelConfig& model) {
+    const MemoryUse plan = plan_memory(config, model, job.world().rank(), job.world().size());
+    check_memory(plan, job.local_size());
+    return plan;
+  }
+
   ModelConfig complete(ModelConfig model) const {
     if (model.vocabulary_size == 0) model.vocabulary_size = store_.vocabulary_size();
     if (model.vocabulary_size < store_.vocabulary_size())
@@ -91,11 +115,35 @@ class Run {
 
   /// Rank 0 decides about files; the others follow.
   void prepare() {
-    std::string found, failure, hint;
+    std::vector<std::string> candidates;
+    on_rank_0([&] {
+      fs::create_directories(config_.directory);
+      // The lock first: it refuses a second run before that one has read or changed anything.
+      lock_.emplace(folder("run.lock"), fmt::format("the run '{}'", config_.directory));
+      candidates = find_checkpoints();
+      verify_store();
+    });
+    std::istringstream lines(all_gather_text(world_, fmt::format("{}", fmt::join(candidates, "\n")))[0]);
+    bool resumed = false;
+    std::string refused;
+    for (std::string path; !resumed && std::getline(lines, path);) resumed = resume(path, refused);
+    if (!resumed && !refused.empty())
+      throw Error(fmt::format("no checkpoint of '{}' can be read; the newest: {}", config_.directory, refused),
+                  "start anew in another run.directory");
+    if (!resumed) model_.initialise(static_cast<uint64_t>(config_.seed));
+    on_rank_0([&] {
+      open_log();
+      publish_text(folder("config.ini"), resolved_);
+    });
+  }
+
+  /// What rank 0 does alone; if it fails, all ranks throw.
+  template <typename Work>
+  void on_rank_0(Work work) {
+    std::string failure, hint;
     if (speaks()) {
       try {
-        fs::create_directories(config_.directory);
-        found = find_checkpoint();
+        work();
       } catch (const Error& error) {
         failure = error.what();
         hint = error.hint();
@@ -105,30 +153,20 @@ class Run {
       }
     }
     throw_if_any_failed(world_, failure, hint);
-    found = all_gather_text(world_, found)[0];
-    if (found.empty())
-      model_.initialise(static_cast<uint64_t>(config_.seed));
-    else
-      resume(found);
-    if (!speaks()) return;
-    // The log first: its lock refuses a second run before that one has changed anything.
-    const RunLogHeader header = log_header();
-    const std::string log = folder("log.h5");
-    log_.emplace(done_ > 0 && fs::exists(log) ? RunLogWriter::resume(log, header, done_)
-                                              : RunLogWriter::create(log, header));
-    publish_text(folder("config.ini"), resolved_);
   }
 
-  std::string find_checkpoint() const {
-    std::vector<std::string> ignored;
-    const std::optional<std::string> newest = newest_checkpoint(folder("checkpoints"), &ignored);
-    if (!config_.resume && (newest || fs::exists(folder("log.h5"))))
+  /// Complete ones, newest first.
+  std::vector<std::string> find_checkpoints() const {
+    std::vector<std::string> ignored, complete = complete_checkpoints(folder("checkpoints"), &ignored);
+    if (!config_.resume && (!complete.empty() || fs::exists(folder("log.h5"))))
       throw Error(fmt::format("'{}' already holds a run", config_.directory),
                   "use --run.resume true to go on with it, or another run.directory");
     for (const std::string& file : ignored) log_warning(fmt::format("ignoring '{}': it is not complete", file));
-    if (config_.resume && !newest) refuse_damaged(ignored);
-    if (config_.resume && !newest) log_line("no complete checkpoint yet: starting from step 0");
-    return newest.value_or("");
+    if (config_.resume && complete.empty()) {
+      refuse_damaged(ignored);
+      log_line("no complete checkpoint yet: starting from step 0");
+    }
+    return complete;
   }
 
   /// A checkpoint that was complete once and is not now: starting from step 0 would replace the log of its steps.
@@ -139,37 +177,61 @@ class Run {
                     "copy it again from where it is whole, or start anew in another run.directory");
   }
 
-  void resume(const std::string& path) {
-    const CheckpointInfo info = read_checkpoint_info(path);
+  /// Damaged tokens would be trained on without a sign; a store of ordinary size is read whole in a moment.
+  void verify_store() const {
+    constexpr int64_t kVerified = int64_t{1} << 30;
+    int64_t bytes = 0;
+    for (const Part part : kAllParts)
+      if (store_.has(part)) bytes += store_.tokens(part) * store_.token_width();
+    if (bytes <= kVerified)
+      TokenStore::open(config_.store, true);
+    else
+      log_line(
+          fmt::format("the token store has {} of tokens: its hash is not checked now, heddle inspect '{}' --check "
+                      "does that",
+                      human_bytes(static_cast<double>(bytes)), config_.store));
+  }
+
+  /// False, with a warning, for a checkpoint that is damaged inside; throws for one that is of another run.
+  bool resume(const std::string& path, std::string& refused) {
+    try {
+      CheckpointInfo info;
+      reading_together(world_, [&] { info = read_checkpoint_info(path); });
+      check_same_run(path, info);
+      load_model(path, model_);
+      load_training_state(path, model_, optimizer_, step_.spike_guard());
+      done_ = info.step;
+    } catch (const DamagedCheckpoint& error) {
+      if (refused.empty()) refused = error.what();
+      log_warning(fmt::format("ignoring '{}': {}", path, error.what()));
+      return false;
+    }
+    log_line(fmt::format("resuming from '{}' after step {}", path, done_));
+    return true;
+  }
+
+  void check_same_run(const std::string& path, const CheckpointInfo& info) const {
     if (info.data_hash != store_.content_hash())
       throw Error(fmt::format("'{}' was trained on other data than '{}' (content hash {} against {})", path,
                               config_.store, info.data_hash, store_.content_hash()),
                   "resume with the store of the run; a new run.directory starts afresh");
-    check_fixed_keys(path, info.config);
-    load_model(path, model_);
-    load_training_state(path, model_, optimizer_, step_.spike_guard());
-    done_ = info.step;
-    log_line(fmt::format("resuming from '{}' after step {}", path, done_));
+    const std::vector<std::string> changes = compare_resumed_config(path, info.config, resolved_);
+    if (!changes.empty()) log_warning(fmt::format("resuming with changed settings: {}", fmt::join(changes, "; ")));
   }
 
-  /// Keys that decide which samples a step reads must stay; a changed schedule is announced.
-  void check_fixed_keys(const std::string& path, const std::string& text) const {
-    TrainConfig old;
-    Config keys;
-    old.declare(keys);
-    keys.parse_text(text, path);
-    const auto must_stay = [&](const char* key, int64_t before, int64_t now) {
-      if (before != now)
-        throw UsageError(fmt::format("{} was {} when '{}' was written and is {} now: the data position would shift",
-                                     key, before, path, now),
-                         fmt::format("--{} {}", key, before));
-    };
-    must_stay("train.global_batch", old.global_batch, config_.global_batch);
-    must_stay("train.sequence_length", old.sequence, config_.sequence);
-    must_stay("train.seed", old.seed, config_.seed);
-    if (old.steps != config_.steps)
-      log_warning(fmt::format("train.steps was {} and is {} now: the learning-rate schedule changes its length",
-                              old.steps, config_.steps));
+  void open_log() {
+    const RunLogHeader header = log_header();
+    const std::string log = folder("log.h5");
+    if (done_ == 0 || !fs::exists(log)) {
+      log_.emplace(RunLogWriter::create(log, header));
+      return;
+    }
+    try {
+      log_.emplace(RunLogWriter::resume(log, header, done_));
+    } catch (const Error& error) {
+      throw Error(fmt::format("the run cannot go on with its log: {}", error.what()),
+                  fmt::format("move '{}' away: the run then goes on from its checkpoint with a new log", log));
+    }
   }
 
   RunLogHeader log_header() const {
@@ -219,12 +281,16 @@ class Run {
       first += range.count;
     }
     const double rate = config_.learning_rate * config_.schedule.factor(done_ + 1);
+    collective_place() = {.step = done_ + 1};
     const StepResult result = step_.run(micro_batches, rate);
     ++done_;
-    double bytes[2] = {0, static_cast<double>(world_bytes() - traffic_before)};
+    collective_place() = {.step = done_};
+    // One sum for all that ranks must agree on: text bytes, exchanged bytes, and whether a signal reached any of them.
+    double bytes[3] = {0, static_cast<double>(world_bytes() - traffic_before), StopSignal::received() != 0 ? 1.0 : 0.0};
     for (const int32_t target : batch.targets)
       if (target != data::kIgnoredTarget) bytes[0] += bytes_of_[static_cast<size_t>(target)];
     world_.all_reduce_sum(std::span<double>(bytes));
+    outcome_.stopped = bytes[2] > 0;
 
     StepRecord record;
     record.step = done_;
@@ -323,18 +389,21 @@ class Run {
   }
 
   void save() {
+    save_due_ = false;
     info_.step = done_;
-    outcome_.checkpoint = save_checkpoint(folder("checkpoints"), config_.keep_checkpoints, info_, model_, optimizer_,
-                                          step_.spike_guard());
+    outcome_.checkpoint = save_checkpoint(folder("checkpoints"), config_.keep_checkpoints, config_.writer(), info_,
+                                          model_, optimizer_, step_.spike_guard());
     log_line(fmt::format("saved {}", outcome_.checkpoint));
   }
 
   Job& job_;
+  std::unique_ptr<Communicator> guard_;
   Communicator& world_;
   TrainConfig config_;
   std::string resolved_;
   TokenStore store_;
   ModelConfig model_config_;
+  MemoryUse memory_plan_;
   ProcessGroups groups_;
   Loom model_;
   Optimizer optimizer_;
@@ -343,7 +412,9 @@ class Run {
   std::vector<RowRange> rows_;
   std::vector<double> bytes_of_;
   CheckpointInfo info_;
-  std::optional<RunLogWriter> log_;  ///< rank 0 only
+  std::optional<FileLock> lock_;  ///< rank 0 only, like the log
+  std::optional<RunLogWriter> log_;
+  bool save_due_ = false;
   TrainOutcome outcome_;
   int64_t done_ = 0;
   int64_t skips_in_row_ = 0;

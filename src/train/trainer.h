@@ -19,6 +19,7 @@ struct TrainOutcome {
   double tokens_per_second = 0;         ///< mean over this session's steps
   int64_t peak_bytes = 0;               ///< largest tensor memory of a rank
   std::string checkpoint;               ///< last one written
+  bool stopped = false;                 ///< a signal ended the session before its last step
 };
 
 /// Runs until train.steps or run.stop_after. `resolved` is the configuration as text. Collective; throws Error or

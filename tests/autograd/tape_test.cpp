@@ -26,6 +26,7 @@ TEST(Tape, FreesWhatItSavedWhileItUnwinds) {
   const auto held = [] { return Allocator::host().use().total; };
   ParameterSet parameters;
   Parameter& weight = parameters.add("w", {64, 64});
+  parameters.allocate_values();
   weight.value.copy_from(random_tensor({64, 64}, 1, 0.1));
   parameters.allocate_gradients();
   const int64_t before = held();
@@ -53,6 +54,7 @@ TEST(Tape, FreesWhatItSavedWhileItUnwinds) {
 TEST(Tape, IdleExpertsGetExactlyZeroOverStaleMemory) {
   ParameterSet parameters;
   Parameter& weight = parameters.add("experts", {4, 3, 5});
+  parameters.allocate_values();
   weight.value.copy_from(random_tensor({4, 3, 5}, 1));
   parameters.allocate_gradients();
   const auto offsets = std::make_shared<const std::vector<int64_t>>(std::vector<int64_t>{0, 0, 3, 3, 4});
@@ -79,6 +81,7 @@ TEST(Tape, TwoMicroBatchesAddUpToOneBatch) {
   Parameter& table = parameters.add("table", {7, 6});
   Parameter& weight = parameters.add("weight", {7, 6});
   Parameter& gain = parameters.add("gain", {6});
+  parameters.allocate_values();
   table.value.copy_from(random_tensor({7, 6}, 1));
   weight.value.copy_from(random_tensor({7, 6}, 2));
   gain.value.copy_from(random_tensor({6}, 3));
@@ -111,6 +114,7 @@ TEST(Tape, TwoMicroBatchesAddUpToOneBatch) {
 TEST(Tape, ForwardOnlyLeavesNothing) {
   ParameterSet parameters;
   Parameter& weight = parameters.add("w", {3, 3});
+  parameters.allocate_values();
   parameters.allocate_gradients();
   Tape tape(cpu::kernels(), Tape::Mode::kForwardOnly);
   const Variable y = linear(tape, Tape::constant(random_tensor({2, 3}, 1)), tape.parameter(weight));

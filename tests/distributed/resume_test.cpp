@@ -42,8 +42,8 @@ TEST(DistributedResume, GoesOnWithOneRank) {
   for (int64_t step = 1; step <= 7; ++step) many.run(step);
   const CheckpointInfo info{
       .step = 7, .config = "", .tokenizer_kind = "", .tokenizer_fingerprint = "", .tokenizer = "", .data_hash = ""};
-  const std::string file =
-      save_checkpoint(folder.path("checkpoints"), 2, info, many.model, many.optimizer, many.trainer.spike_guard());
+  const std::string file = save_checkpoint(folder.path("checkpoints"), 2, CheckpointWriter::kAuto, info, many.model,
+                                           many.optimizer, many.trainer.spike_guard());
 
   const auto single = make_single_communicator();
   Training one(plan, *single, 1, plan.global_batch);
@@ -87,7 +87,8 @@ TEST(DistributedResume, AFileOfOneRankIsReadInParts) {
   const CheckpointInfo info{
       .step = 1, .config = "", .tokenizer_kind = "", .tokenizer_fingerprint = "", .tokenizer = "", .data_hash = ""};
   if (test_world().rank() == 0)
-    save_checkpoint(folder.path("one"), 2, info, one.model, one.optimizer, one.trainer.spike_guard());
+    save_checkpoint(folder.path("one"), 2, CheckpointWriter::kAuto, info, one.model, one.optimizer,
+                    one.trainer.spike_guard());
   test_world().barrier();
   Training many(plan, test_world(), 2, 4);
   load_model(folder.path("one/step_00000001.h5"), many.model);

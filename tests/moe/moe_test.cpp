@@ -94,6 +94,7 @@ TEST(MoeLayer, EqualsALoopOverTokensAndExperts) {
   p.shared_gate_proj = &set.add("shared_gate", {shared * f, d});
   p.shared_up_proj = &set.add("shared_up", {shared * f, d});
   p.shared_down_proj = &set.add("shared_down", {d, shared * f});
+  set.allocate_values();
   uint32_t stream = 10;
   for (Parameter& q : set.all()) q.value.copy_from(random_tensor(q.value.shape(), stream++, 0.7));
   p.balance_bias = floats({0.3F, 0, -0.3F, 0}, {4});

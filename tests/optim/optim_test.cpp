@@ -48,9 +48,12 @@ TEST(Clip, FactorBringsTheNormDown) {
 
 /// Two dense tensors and one of experts, gradients allocated.
 struct Parameters {
+  std::unique_ptr<Communicator> world = make_single_communicator();
+  ProcessGroups groups{*world, 1};
   ParameterSet set;
   Parameter &a, &experts, &b;
   Parameters() : a(set.add("a", {3, 4})), experts(set.add_experts("experts", {2, 5}, 0, 2)), b(set.add("b", {7})) {
+    set.allocate_values();
     set.allocate_gradients();
     for (Parameter& p : set.all()) {
       fill(p.value, 1);
@@ -58,6 +61,7 @@ struct Parameters {
     }
   }
   static void fill(const Tensor& t, float value) { std::fill_n(t.f32(), t.count(), value); }
+  double norm() { return gradient_norm(set, groups, Shards(set, groups, false), cpu::kernels()); }
   static void give(Parameter& p, float value) {
     fill(p.gradient, value);
     p.has_gradient = true;
@@ -65,28 +69,24 @@ struct Parameters {
 };
 
 TEST(GradientNorm, OfOnesIsTheRootOfTheCount) {
-  const auto world = make_single_communicator();
-  ProcessGroups groups(*world, 1);
   Parameters p;
   for (Parameter& q : p.set.all()) Parameters::give(q, 1);
-  EXPECT_DOUBLE_EQ(gradient_norm(p.set, groups, cpu::kernels()), std::sqrt(12.0 + 10 + 7));
+  EXPECT_DOUBLE_EQ(p.norm(), std::sqrt(12.0 + 10 + 7));
   Parameters::give(p.b, 2);
-  EXPECT_DOUBLE_EQ(gradient_norm(p.set, groups, cpu::kernels()), std::sqrt(12.0 + 10 + 28));
+  EXPECT_DOUBLE_EQ(p.norm(), std::sqrt(12.0 + 10 + 28));
 }
 
 TEST(GradientNorm, LeavesOutWhatHasNoneAndSeesNan) {
-  const auto world = make_single_communicator();
-  ProcessGroups groups(*world, 1);
   Parameters p;
   Parameters::give(p.a, 1);
-  EXPECT_DOUBLE_EQ(gradient_norm(p.set, groups, cpu::kernels()), std::sqrt(12.0));
+  EXPECT_DOUBLE_EQ(p.norm(), std::sqrt(12.0));
   p.b.has_gradient = true;  // NaN
-  EXPECT_FALSE(std::isfinite(gradient_norm(p.set, groups, cpu::kernels())));
+  EXPECT_FALSE(std::isfinite(p.norm()));
 }
 
 TEST(Optimizer, AdamwStepsByHand) {
   Parameters p;
-  Optimizer adamw({.name = "adamw", .beta1 = 0.9, .beta2 = 0.99, .eps = 0.01, .weight_decay = 0.1}, p.set,
+  Optimizer adamw({.name = "adamw", .beta1 = 0.9, .beta2 = 0.99, .eps = 0.01, .weight_decay = 0.1}, p.set, p.groups,
                   cpu::kernels());
   Parameters::give(p.a, 4);
   adamw.step(0.5, 0.5);  // g = 2
@@ -104,7 +104,7 @@ TEST(Optimizer, AdamwStepsByHand) {
 
 TEST(Optimizer, SgdStepsByHand) {
   Parameters p;
-  Optimizer sgd({.name = "sgd", .momentum = 0.5, .weight_decay = 0.1}, p.set, cpu::kernels());
+  Optimizer sgd({.name = "sgd", .momentum = 0.5, .weight_decay = 0.1}, p.set, p.groups, cpu::kernels());
   Parameters::give(p.b, 2);
   sgd.step(0.25, 1);
   EXPECT_NEAR(p.b.value.f32()[3], 0.975 - 0.25 * 2, 1e-6);
@@ -116,7 +116,7 @@ TEST(Optimizer, SgdStepsByHand) {
 TEST(Optimizer, LeavesTensorsWithoutGradientAlone) {
   for (const char* name : {"adamw", "sgd"}) {
     Parameters p;
-    Optimizer optimizer({.name = name}, p.set, cpu::kernels());
+    Optimizer optimizer({.name = name}, p.set, p.groups, cpu::kernels());
     Parameters::give(p.a, 1);
     Parameters::give(p.b, 1);
     optimizer.step(0.1, 1);
@@ -136,7 +136,7 @@ TEST(Optimizer, LeavesTensorsWithoutGradientAlone) {
 TEST(Optimizer, DecaysEveryTensorAlsoVectors) {
   for (const char* name : {"adamw", "sgd"}) {
     Parameters p;
-    Optimizer optimizer({.name = name, .weight_decay = 0.5}, p.set, cpu::kernels());
+    Optimizer optimizer({.name = name, .weight_decay = 0.5}, p.set, p.groups, cpu::kernels());
     for (Parameter& q : p.set.all()) Parameters::give(q, 0);
     optimizer.step(0.1, 1);
     for (const Parameter& q : p.set.all()) EXPECT_NEAR(q.value.f32()[0], 0.95, 1e-6) << name << ' ' << q.name;
@@ -148,10 +148,13 @@ TEST(GradientRuns, NeighboursJoinAndGapsSeparate) {
   Parameters::give(p.a, 1);
   Parameters::give(p.b, 1);
   EXPECT_EQ(p.set.gradient_runs(Sharing::kReplicated).size(), 1U);  // the experts between lie elsewhere
-  EXPECT_EQ(p.set.gradient_runs(Sharing::kReplicated)[0].size(), 19U);
+  const ArenaRange run = p.set.gradient_runs(Sharing::kReplicated)[0];
+  EXPECT_EQ(run.count, 16 + 7) << "12, a gap up to 64 bytes, 7";
+  EXPECT_EQ(p.set.gradients(Sharing::kReplicated, run)[12], 0.0F) << "gaps hold zeros";
   EXPECT_TRUE(p.set.gradient_runs(Sharing::kExpert).empty());
   ParameterSet three;
   for (const char* name : {"x", "y", "z"}) three.add(name, {2});
+  three.allocate_values();
   three.allocate_gradients();
   three.find("x").has_gradient = three.find("z").has_gradient = true;
   EXPECT_EQ(three.gradient_runs(Sharing::kReplicated).size(), 2U);

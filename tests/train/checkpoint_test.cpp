@@ -2,7 +2,10 @@
 #include "train/checkpoint.h"
 
 #include <cstring>
+#include <fstream>
+#include <optional>
 
+#include "support/atomic_file.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/train/tiny_training.h"
 
@@ -22,7 +25,8 @@ struct Saved {
                               .tokenizer_fingerprint = "f",
                               .tokenizer = std::string("a\0b", 3),
                               .data_hash = "h"};
-    return save_checkpoint(folder, keep, info, training.model, training.optimizer, training.trainer.spike_guard());
+    return save_checkpoint(folder, keep, CheckpointWriter::kAuto, info, training.model, training.optimizer,
+                           training.trainer.spike_guard());
   }
   void load(const std::string& path) {
     load_model(path, training.model);
@@ -30,16 +34,27 @@ struct Saved {
   }
 };
 
+std::optional<std::string> newest(const std::string& folder, std::vector<std::string>* ignored = nullptr) {
+  const std::vector<std::string> complete = complete_checkpoints(folder, ignored);
+  return complete.empty() ? std::nullopt : std::optional(complete.front());
+}
+
 /// The file with one dataset left out, written anew.
 void copy_without(const std::string& from, const std::string& to, const std::string& left_out) {
   const h5::File source(from, h5::File::Mode::kRead);
   h5::File target(to, h5::File::Mode::kCreate);
+  for (const char* name :
+       {"kind", "config", "tokenizer_kind", "tokenizer_fingerprint", "data_hash", "description_hash"})
+    target.set_attribute("/", name, source.text_attribute("/", name));
+  target.set_attribute("/", "step", source.integer_attribute("/", "step"));
   for (const std::string& name : source.datasets("/")) {
     const std::string object = name.starts_with("/") ? name : "/" + name;
     if (object == left_out) continue;
     target.create(object, source.type(object), source.extent(object));
     const h5::Extent extent = source.extent(object);
     const std::vector<double> values = source.read<double>(object);
+    if (source.has_attribute(object, "checksum"))
+      target.set_attribute(object, "checksum", source.integer_attribute(object, "checksum"));
     target.write_rows(object, h5::Type::kFloat64, 0, extent.empty() ? 1 : extent[0], values.data());
   }
 }
@@ -73,15 +88,15 @@ TEST(Checkpoint, ComesBackToTheBit) {
 TEST(Checkpoint, NewestCompleteFileIsFoundAndOthersAreNamed) {
   const TemporaryFolder folder;
   Saved s;
-  EXPECT_FALSE(newest_checkpoint(folder.path("none")));
+  EXPECT_FALSE(newest(folder.path("none")));
   const std::string first = s.save(folder.path("c"), 9), second = s.save(folder.path("c"), 10);
-  EXPECT_EQ(newest_checkpoint(folder.path("c")), second);
+  EXPECT_EQ(newest(folder.path("c")), second);
   fs::resize_file(second, fs::file_size(second) - 1);
   std::vector<std::string> ignored;
-  EXPECT_EQ(newest_checkpoint(folder.path("c"), &ignored), first);
+  EXPECT_EQ(newest(folder.path("c"), &ignored), first);
   EXPECT_EQ(ignored, std::vector<std::string>{second});
   fs::remove(fs::path(first).replace_extension(".complete"));
-  EXPECT_FALSE(newest_checkpoint(folder.path("c")));
+  EXPECT_FALSE(newest(folder.path("c")));
 }
 
 TEST(Checkpoint, AMarkerThatIsNotJsonCountsAsNone) {
@@ -90,7 +105,7 @@ TEST(Checkpoint, AMarkerThatIsNotJsonCountsAsNone) {
   const std::string path = s.save(folder.path("c"), 1);
   for (const char* text : {"", "{", "[1]", "{\"bytes\": 1}", "{\"bytes\": \"many\"}"}) {
     folder.write("c/step_00000001.complete", text);
-    EXPECT_FALSE(newest_checkpoint(folder.path("c"))) << text;
+    EXPECT_FALSE(newest(folder.path("c"))) << text;
   }
 }
 
@@ -106,17 +121,70 @@ TEST(Checkpoint, KeepsTheNewest) {
                                              "step_00000005.h5"}));
 }
 
+TEST(Checkpoint, DamagedFilesDoNotPushOutGoodOnes) {
+  const TemporaryFolder folder;
+  Saved s;
+  const std::string damaged = s.save(folder.path("c"), 9);
+  fs::resize_file(damaged, fs::file_size(damaged) - 1);
+  const std::string good = s.save(folder.path("c"), 6, 1), better = s.save(folder.path("c"), 7, 1);
+  EXPECT_TRUE(checkpoint_is_complete(better));
+  EXPECT_FALSE(fs::exists(good)) << "one was to be kept";
+  EXPECT_TRUE(fs::exists(damaged)) << "it does not count, and is not ours to remove";
+  EXPECT_EQ(newest(folder.path("c")), better);
+}
+
+TEST(Checkpoint, StepsOfManyDigitsAreOrderedAsNumbers) {
+  const TemporaryFolder folder;
+  Saved s;
+  s.save(folder.path("c"), 99'999'999);
+  const std::string later = s.save(folder.path("c"), 100'000'000);
+  EXPECT_EQ(newest(folder.path("c")), later);
+}
+
+TEST(Checkpoint, ChangedBytesAreFoundByTheirChecksum) {
+  const TemporaryFolder folder;
+  Saved s;
+  const std::string path = s.save(folder.path("c"), 1);
+  EXPECT_TRUE(check_checkpoint(path).empty());
+  for (const char* object : {"/model/core.0.moe.experts.gate_proj.weight", "/model/core.1.moe.balance_bias",
+                             "/optimizer/second/lm_head.weight"}) {
+    uint64_t offset = 0;
+    {
+      const h5::File file(path, h5::File::Mode::kRead);
+      offset = file.file_offset(object);
+    }
+    const auto flip = [&] {
+      std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+      file.seekg(static_cast<std::streamoff>(offset + 5));
+      const auto byte = static_cast<char>(file.get() ^ 0x10);
+      file.seekp(static_cast<std::streamoff>(offset + 5));
+      file.put(byte);
+    };
+    flip();
+    EXPECT_EQ(check_checkpoint(path), std::vector<std::string>{std::string(object) + ": its checksum differs"});
+    expect_error<DamagedCheckpoint>([&] { s.load(path); }, object);
+    flip();
+  }
+  s.load(path);
+}
+
+TEST(Checkpoint, EqualStatesGiveEqualFiles) {
+  const TemporaryFolder folder;
+  Saved a, b;
+  EXPECT_EQ(read_text_file(a.save(folder.path("a"), 1)), read_text_file(b.save(folder.path("b"), 1)));
+}
+
 TEST(Checkpoint, NumbersThatAreNotFiniteAreNeverPublished) {
   const TemporaryFolder folder;
   Saved s;
   const std::string good = s.save(folder.path("c"), 1);
   s.training.model.parameters().find("lm_head.weight").value.f32()[5] = std::numeric_limits<float>::quiet_NaN();
   expect_error<Error>([&] { s.save(folder.path("c"), 2); }, "/model/lm_head.weight");
-  EXPECT_EQ(newest_checkpoint(folder.path("c")), good);
+  EXPECT_EQ(newest(folder.path("c")), good);
   s.load(good);
   s.training.optimizer.states()[0].second.f32()[0] = std::numeric_limits<float>::infinity();
   expect_error<Error>([&] { s.save(folder.path("c"), 2); }, "/optimizer/second/");
-  EXPECT_EQ(newest_checkpoint(folder.path("c")), good);
+  EXPECT_EQ(newest(folder.path("c")), good);
   for (const fs::directory_entry& entry : fs::directory_iterator(folder.path("c")))
     EXPECT_EQ(entry.path().string().find("00000002"), std::string::npos) << entry.path();
 }
@@ -159,6 +227,11 @@ TEST(Checkpoint, OtherSegmentsOrAnotherOptimizerAreRefused) {
   Training sgd(plan, *s.world, 1, 8);
   expect_error<Error>([&] { load_training_state(path, sgd.model, sgd.optimizer, sgd.trainer.spike_guard()); },
                       "another optimizer");
+  const std::string plain = save_checkpoint(folder.path("sgd"), 2, CheckpointWriter::kAuto, {}, sgd.model,
+                                            sgd.optimizer, sgd.trainer.spike_guard());
+  expect_error<Error>(
+      [&] { load_training_state(plain, s.training.model, s.training.optimizer, s.training.trainer.spike_guard()); },
+      "another optimizer");
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ struct Training {
       : plan(p),
         groups(world, expert_parallel),
         model(p.model, groups, cpu::kernels()),
-        optimizer(p.optimizer, model.parameters(), cpu::kernels()),
+        optimizer(p.optimizer, model.parameters(), groups, cpu::kernels()),
         trainer(model, optimizer, p.step),
         rows(micro_batch_rows(p.global_batch, micro_batch, world.rank(), world.size())) {
     model.initialise(5);

@@ -1,0 +1,79 @@
+#include "train/memory_plan.h"
+
+#include <sys/sysinfo.h>
+
+#include "comm/dry_communicator.h"
+#include "support/numbers.h"
+#include "train/batches.h"
+
+namespace heddle {
+
+namespace {
+
+/// A dry step with the given micro-batches.
+MemoryUse dry_step(const TrainConfig& config, const ModelConfig& shape, ProcessGroups& groups,
+                   const std::vector<RowRange>& rows_of) {
+  Allocator pages(Allocator::Backing::kUntouched);
+  const ScopedAllocator scope(pages);
+  const Kernels& kernels = dry::kernels();
+  Loom model(shape, groups, kernels);
+  Optimizer optimizer(config.optimizer, model.parameters(), groups, kernels);
+  model.parameters().allocate_gradients();
+  TrainStep step(model, optimizer, config.step);
+  std::vector<TokenBatch> micro_batches;
+  for (const RowRange range : rows_of) {
+    Batch rows;
+    rows.rows = range.count;
+    rows.sequence_length = config.sequence;
+    const auto tokens = static_cast<size_t>(range.count * config.sequence);
+    rows.inputs.resize(tokens);
+    rows.targets.resize(tokens);
+    rows.positions.resize(tokens);
+    rows.document_start.resize(tokens);
+    micro_batches.push_back(token_batch(rows, {0, range.count}));
+  }
+  step.run(micro_batches, 0);
+  return pages.use();
+}
+
+}  // namespace
+
+MemoryUse plan_memory(const TrainConfig& config, const ModelConfig& model_config, int rank, int ranks) {
+  const auto width = static_cast<int>(config.expert_parallel);
+  const auto world = make_dry_communicator(rank, ranks);
+  ProcessGroups groups(*world, make_dry_communicator(rank % width, width),
+                       make_dry_communicator(rank / width, ranks / width));
+  ModelConfig shape = model_config;
+  if (shape.moe.gate == Gate::kLearned) shape.moe.gate = Gate::kUniform;
+  shape.moe.capacity_factor = 0;  // it would only drop slots
+
+  // Rank 0 never has fewer rows than another. From the third micro-batch on, each adds what it carries between
+  // segments.
+  constexpr int64_t kExact = 3;
+  std::vector<RowRange> rows = micro_batch_rows(config.global_batch, config.micro_batch, 0, ranks);
+  const auto count = static_cast<int64_t>(rows.size());
+  if (count <= kExact) return dry_step(config, shape, groups, rows);
+  rows.resize(kExact - 1);
+  const MemoryUse fewer = dry_step(config, shape, groups, rows);
+  rows.push_back(rows.back());
+  MemoryUse plan = dry_step(config, shape, groups, rows);
+  for (size_t p = 0; p < plan.peak.size(); ++p) plan.peak[p] += (count - kExact) * (plan.peak[p] - fewer.peak[p]);
+  plan.total_peak += (count - kExact) * (plan.total_peak - fewer.total_peak);
+  return plan;
+}
+
+void check_memory(const MemoryUse& plan, int local_ranks) {
+  struct sysinfo machine {};
+  if (::sysinfo(&machine) != 0) return;
+  const double total = static_cast<double>(machine.totalram) * machine.mem_unit;
+  const double needed = static_cast<double>(plan.total_peak) * local_ranks;
+  if (needed > total)
+    throw UsageError(fmt::format("a training step wants {} of tensors per rank, {} for the {} rank(s) of this host, "
+                                 "which has {} of memory",
+                                 human_bytes(static_cast<double>(plan.total_peak)), human_bytes(needed), local_ranks,
+                                 human_bytes(total)),
+                     "lower train.micro_batch or train.segment_loops, split experts over more ranks "
+                     "(layout.expert_parallel) and state with layout.zero, or take a smaller model");
+}
+
+}  // namespace heddle

@@ -1,0 +1,55 @@
+#include "train/resumed_config.h"
+
+#include <algorithm>
+#include <map>
+
+#include "support/ini.h"
+#include "train/train_config.h"
+
+namespace heddle {
+
+namespace {
+
+/// Values of all keys, also of those that an older file lacks.
+std::map<std::string, std::string> values_of(const std::string& text, const std::string& source) {
+  TrainConfig settings;
+  Config keys;
+  settings.declare(keys);
+  keys.parse_text(text, source);
+  std::map<std::string, std::string> values;
+  for (const IniEntry& entry : parse_ini(keys.resolved(), source)) values[entry.key] = entry.value;
+  return values;
+}
+
+/// Why a key must stay, or "".
+std::string why_fixed(const std::string& key) {
+  for (const char* name : {"train.global_batch", "train.sequence_length", "train.seed"})
+    if (key == name) return "the data position would shift";
+  for (const char* name : {"moe.experts", "moe.top_k", "moe.shared_experts", "moe.intermediate"})
+    if (key == name) return "the weights would be used as another function";
+  for (const char* section : {"model.", "residual.", "reinjection."})
+    if (key.starts_with(section) && key != "model.vocabulary_size")
+      return "the weights would be used as another function";
+  if (key == "train.segment_loops") return "the log and the spike guard are kept by segment";
+  if (key == "optimizer.name") return "its state is another one";
+  return "";
+}
+
+}  // namespace
+
+std::vector<std::string> compare_resumed_config(const std::string& path, const std::string& before,
+                                                const std::string& now) {
+  const std::map<std::string, std::string> old_values = values_of(before, path), new_values = values_of(now, "flags");
+  std::vector<std::string> changes;
+  for (const auto& [key, value] : new_values) {
+    const std::string& old = old_values.at(key);
+    if (old == value || key.starts_with("run.") || key.starts_with("layout.") || key == "data.store") continue;
+    if (const std::string why = why_fixed(key); !why.empty())
+      throw UsageError(fmt::format("{} was {} when '{}' was written and is {} now: {}", key, old, path, value, why),
+                       fmt::format("--{} {}, or a new run.directory", key, old));
+    changes.push_back(fmt::format("{} {} -> {}", key, old, value));
+  }
+  return changes;
+}
+
+}  // namespace heddle

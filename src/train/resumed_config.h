@@ -1,0 +1,16 @@
+// What a resumed run may change: nothing that makes another function of the weights or shifts the data; everything else
+// is allowed, and said.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace heddle {
+
+/// Compares the configuration of a checkpoint with the present one, both as INI text; `path` names the checkpoint.
+/// Throws UsageError for a key that must stay. Returns "key old -> new" for every other key of training that changed
+/// (keys of [run] and [layout] change nothing that is learned and are left out).
+std::vector<std::string> compare_resumed_config(const std::string& path, const std::string& before,
+                                                const std::string& now);
+
+}  // namespace heddle
