@@ -19,6 +19,7 @@ namespace heddle {
 /// Most rows and slots that a visit has seen so far: what its buffers are made for, so that their sizes settle.
 struct RowMarks {
   int64_t sent_rows = 0, received_rows = 0, received_slots = 0;
+  bool operator==(const RowMarks&) const = default;
 };
 
 struct RoutePlan {

@@ -47,6 +47,7 @@ class Loom {
   ProcessGroups& groups() { return groups_; }
   ParameterSet& parameters() { return parameters_; }
   const Tensor& balance_bias(int64_t layer) const { return layers_.at(static_cast<size_t>(layer)).moe.balance_bias; }
+  const std::vector<RowMarks>& row_marks() const { return row_marks_; }  ///< [loops, layers], of training forwards
   static std::string balance_bias_name(int64_t layer);
 
   /// The release's start values (docs/loom.md section 2), each element a function of (seed, name, global index).

@@ -1,4 +1,7 @@
 // Stopping and going on with several ranks, and with another number of ranks: a checkpoint does not know its layout.
+#include <fstream>
+
+#include "support/atomic_file.h"
 #include "tests/distributed/shared_folder.h"
 #include "tests/distributed/world.h"
 #include "tests/train/tiny_run.h"
@@ -98,6 +101,95 @@ TEST(DistributedResume, AFileOfOneRankIsReadInParts) {
               0)
         << p.name;
   }
+}
+
+TEST(DistributedResume, AnyLayoutReadsWhatAnyOtherWrote) {
+  const SharedFolder folder;
+  const auto single = make_single_communicator();
+  const CheckpointInfo info{
+      .step = 5, .config = "", .tokenizer_kind = "", .tokenizer_fingerprint = "", .tokenizer = "", .data_hash = ""};
+  const auto all_tensors = [](Training& t) {
+    std::vector<StoredTensor> tensors = model_tensors(t.model);
+    for (StoredTensor& moment : optimizer_tensors(t.model, t.optimizer)) tensors.push_back(std::move(moment));
+    return tensors;
+  };
+  const auto steps_of = [](Training& t) {
+    std::vector<int64_t> steps;
+    for (const Optimizer::State& state : t.optimizer.states()) steps.push_back(state.steps);
+    return steps;
+  };
+  TrainingPlan plan;
+  plan.optimizer.zero_block = 64;
+  plan.optimizer.zero = true;
+  Training saved(plan, test_world(), test_world().size(), 2);
+  for (int64_t step = 1; step <= 5; ++step) saved.run(step);
+  const std::vector<uint64_t> sums = checksums(test_world(), cpu::kernels(), all_tensors(saved));
+  std::vector<std::string> files;
+  for (const CheckpointWriter writer : {CheckpointWriter::kAuto, CheckpointWriter::kParallel, CheckpointWriter::kOne})
+    files.push_back(save_checkpoint(folder.path(fmt::format("c{}", files.size())), 1, writer, info, saved.model,
+                                    saved.optimizer, saved.trainer.spike_guard()));
+  std::string content;
+  for (const std::string& file : files) {
+    EXPECT_TRUE(check_checkpoint(file).empty()) << file;
+    if (content.empty()) content = read_text_file(file);
+    EXPECT_TRUE(read_text_file(file) == content) << "who wrote the file shows in it";
+  }
+  for (int64_t step = 6; step <= 10; ++step) saved.run(step);
+
+  const auto goes_on = [&](Training& loaded, Communicator& world, const std::string& file) {
+    load_model(file, loaded.model);
+    load_training_state(file, loaded.model, loaded.optimizer, loaded.trainer.spike_guard());
+    EXPECT_EQ(checksums(world, cpu::kernels(), all_tensors(loaded)), sums);
+    EXPECT_EQ(steps_of(loaded).size(), sums.size() > 0 ? loaded.model.parameters().all().size() : 0);
+    for (int64_t step = 6; step <= 10; ++step) loaded.run(step);
+    EXPECT_EQ(steps_of(loaded), steps_of(saved));
+  };
+  for (const bool zero : {false, true}) {
+    plan.optimizer.zero = zero;
+    for (int expert_parallel = 1; expert_parallel <= test_world().size(); expert_parallel *= 2) {
+      SCOPED_TRACE(fmt::format("zero {}, expert_parallel {}", zero, expert_parallel));
+      Training loaded(plan, test_world(), expert_parallel, 2);
+      goes_on(loaded, test_world(), files[static_cast<size_t>(expert_parallel) % files.size()]);
+      Training alone(plan, *single, 1, plan.global_batch);
+      goes_on(alone, *single, files[0]);
+      size_t i = 0;
+      for (const Parameter& p : loaded.model.parameters().all()) {
+        const Parameter& whole = alone.model.parameters().all()[i++];
+        const std::span<const float> part(whole.value.f32() + p.global_offset(), static_cast<size_t>(p.value.count()));
+        EXPECT_LE(relative_error(p.value.floats(), part), 1e-5) << p.name;
+      }
+      i = 0;
+      for (const Parameter& p : saved.model.parameters().all()) {
+        const Parameter& whole = alone.model.parameters().all()[i++];
+        const std::span<const float> part(whole.value.f32() + p.global_offset(), static_cast<size_t>(p.value.count()));
+        EXPECT_LE(relative_error(p.value.floats(), part), 1e-5) << p.name << " against the unbroken run";
+      }
+    }
+  }
+}
+
+TEST(DistributedResume, DamageSeenByOneRankIsAnErrorOnAll) {
+  const SharedFolder folder;
+  const CheckpointInfo info{
+      .step = 1, .config = "", .tokenizer_kind = "", .tokenizer_fingerprint = "", .tokenizer = "", .data_hash = ""};
+  const TrainingPlan plan;
+  Training training(plan, test_world(), test_world().size(), 2);
+  const std::string file = save_checkpoint(folder.path("c"), 1, CheckpointWriter::kAuto, info, training.model,
+                                           training.optimizer, training.trainer.spike_guard());
+  if (test_world().rank() == 0) {
+    // The first expert lives on rank 0 only.
+    const std::string object = "/model/core.0.moe.experts.up_proj.weight";
+    uint64_t offset = 0;
+    {
+      const h5::File h5(file, h5::File::Mode::kRead);
+      offset = h5.file_offset(object);
+    }
+    std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+    bytes.seekp(static_cast<std::streamoff>(offset + 1));
+    bytes.put('Z');
+  }
+  test_world().barrier();
+  expect_error<DamagedCheckpoint>([&] { load_model(file, training.model); }, "core.0.moe.experts.up_proj.weight");
 }
 
 }  // namespace

@@ -4,148 +4,234 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
+#include <set>
 
-#include "tests/distributed/world.h"
-#include "tests/train/tiny_training.h"
+#include "optim/gradients.h"
+
+#include "tests/distributed/same_training.h"
 
 namespace heddle {
 namespace {
 
-/// Sets of experts chosen for the rows of the global batch that a rank holds, by (row, loop, layer, position), and the
-/// smallest distance between the worst chosen and the best other expert.
-class Choices : public ForwardObserver {
- public:
-  Choices(Training& training, int64_t step) : training_(training) {
-    const ModelConfig& c = training.plan.model;
-    of_row_.resize(static_cast<size_t>(training.plan.global_batch));
-    const std::vector<TokenBatch> batches = training.batches(step);
-    for (size_t i = 0; i < batches.size(); ++i) {
-      range_ = training.rows[i];
-      Tape tape(training.model.kernels(), Tape::Mode::kForwardOnly);
-      Loom::Options options;
-      options.observer = this;
-      const Variable embedding = training.model.embed(tape, batches[i], options);
-      LoopState state = Loom::start(embedding);
-      training.model.run_loops(tape, batches[i], embedding, 0, c.loops, options, state);
-    }
-  }
-
-  void on_block(const BlockView& view) override {
-    const Tensor &index = view.routing.index, &scores = view.routing.scores;
-    const int64_t k = index.dim(1), experts = scores.dim(1);
-    const float* const bias = training_.model.balance_bias(view.layer).f32();
-    for (int64_t r = 0; r < range_.count; ++r) {
-      const int64_t slots = index.count() / range_.count;
-      std::vector<int32_t>& list = of_row_[static_cast<size_t>(range_.first + r)];
-      for (int64_t slot = r * slots; slot < (r + 1) * slots; slot += k) {
-        list.insert(list.end(), index.i32() + slot, index.i32() + slot + k);
-        std::sort(list.end() - k, list.end());
+TEST(TrainLayout, EveryLayoutOptimizerAndZeroEqualOneRankInFourMicroBatches) {
+  const auto single = make_single_communicator();
+  int64_t choices = 0;
+  for (const char* name : {"adamw", "sgd"}) {
+    for (const bool zero : {false, true}) {
+      for (int expert_parallel = 1; expert_parallel <= test_world().size(); expert_parallel *= 2) {
+        SCOPED_TRACE(fmt::format("{}, zero {}, expert_parallel {}", name, zero, expert_parallel));
+        TrainingPlan plan;
+        plan.optimizer.name = name;
+        plan.optimizer.zero = zero;
+        plan.optimizer.zero_block = 64;
+        plan.learning_rate = plan.optimizer.name == "sgd" ? 0.05 : 2e-3;
+        Training reference(plan, *single, 1, 2), training(plan, test_world(), expert_parallel, 2);
+        choices = 0;
+        for (int64_t step = 1; step <= plan.steps && !HasFailure(); ++step) {
+          choices += Choices(reference, step).count();
+          expect_same_step(training, reference, step);
+        }
       }
     }
-    for (int64_t n = 0; n < scores.dim(0); ++n) {
-      std::vector<float> values;
-      for (int64_t e = 0; e < experts; ++e) values.push_back(scores.f32()[n * experts + e] + bias[e]);
-      std::sort(values.rbegin(), values.rend());
-      const auto last = static_cast<size_t>(k - 1);
-      smallest_gap_ = std::min(smallest_gap_, values[last] - values[last + 1]);
-    }
-    note_capacity_gaps(index, scores);
   }
-
-  const std::vector<int32_t>& of_row(int64_t row) const { return of_row_[static_cast<size_t>(row)]; }
-  float smallest_gap() const { return smallest_gap_; }
-  /// Smallest distance between the last weight that an expert over its capacity keeps and the first that it drops;
-  /// only of a model that sees all tokens in one micro-batch.
-  float smallest_capacity_gap() const { return smallest_capacity_gap_; }
-
- private:
-  void note_capacity_gaps(const Tensor& index, const Tensor& scores) {
-    const MoeConfig& moe = training_.plan.model.moe;
-    if (moe.capacity_factor <= 0 || training_.groups.world().size() > 1) return;
-    const int64_t k = index.dim(1);
-    std::vector<std::vector<float>> of_expert(static_cast<size_t>(moe.experts));
-    for (int64_t n = 0; n < index.dim(0); ++n) {
-      float sum = 0;
-      const auto score = [&](int64_t j) { return scores.f32()[n * moe.experts + index.i32()[n * k + j]]; };
-      for (int64_t j = 0; j < k; ++j) sum += score(j);
-      for (int64_t j = 0; j < k; ++j) of_expert[static_cast<size_t>(index.i32()[n * k + j])].push_back(score(j) / sum);
-    }
-    const auto capacity = static_cast<size_t>(capacity_slots(moe.capacity_factor, index.dim(0), k, moe.experts));
-    for (std::vector<float>& weights : of_expert) {
-      if (weights.size() <= capacity) continue;
-      std::sort(weights.rbegin(), weights.rend());
-      smallest_capacity_gap_ = std::min(smallest_capacity_gap_, weights[capacity - 1] - weights[capacity]);
-    }
-  }
-
-  Training& training_;
-  RowRange range_;
-  std::vector<std::vector<int32_t>> of_row_;
-  float smallest_gap_ = std::numeric_limits<float>::infinity();
-  float smallest_capacity_gap_ = std::numeric_limits<float>::infinity();
-};
-
-constexpr double kTolerance = 1e-5;
-
-void expect_near(double found, double expected, const char* what, int64_t step) {
-  EXPECT_LE(std::abs(found - expected), kTolerance * std::abs(expected))
-      << what << " of step " << step << ": " << found << " against " << expected;
+  EXPECT_GT(choices, 10000);
+  EXPECT_LT(choices, 20000) << "so many that two experts may well lie within 1e-6 of each other";
 }
 
-/// The part of a global tensor of the reference that `p` holds.
-std::span<const float> same_part(const Parameter& p, const Tensor& global) {
-  return std::span<const float>(global.f32() + p.global_offset(), static_cast<size_t>(p.value.count()));
-}
-
-void expect_same_tensors(Training& found, Training& expected, int64_t step) {
-  for (const Parameter& p : found.model.parameters().all()) {
-    const Parameter& reference = expected.model.parameters().find(p.name);
-    ASSERT_EQ(p.has_gradient, reference.has_gradient) << p.name;
-    if (p.has_gradient) {
-      EXPECT_LE(relative_error(p.gradient.floats(), same_part(p, reference.gradient)), kTolerance)
-          << "gradient of " << p.name << " in step " << step;
+TEST(TrainLayout, ZeroGivesTheVeryBitsOfTheSameLayoutWithoutIt) {
+  for (const char* name : {"adamw", "sgd"}) {
+    for (int expert_parallel = 1; expert_parallel <= test_world().size(); expert_parallel *= 2) {
+      SCOPED_TRACE(fmt::format("{}, expert_parallel {}", name, expert_parallel));
+      TrainingPlan plan;
+      plan.optimizer.name = name;
+      plan.optimizer.zero_block = 64;
+      Training without(plan, test_world(), expert_parallel, 2), again(plan, test_world(), expert_parallel, 2);
+      plan.optimizer.zero = true;
+      Training with(plan, test_world(), expert_parallel, 2);
+      int64_t owned = 0, held = 0;
+      for (int64_t step = 1; step <= plan.steps; ++step) {
+        const StepResult a = without.run(step), b = with.run(step), c = again.run(step);
+        ASSERT_EQ(a.gradient_norm, b.gradient_norm) << "step " << step;
+        ASSERT_EQ(a.segment_loss, b.segment_loss) << "step " << step;
+        ASSERT_EQ(a.gradient_norm, c.gradient_norm) << "step " << step;
+      }
+      for (size_t i = 0; i < with.optimizer.states().size(); ++i) {
+        const Parameter &p = with.model.parameters().all()[i], &q = without.model.parameters().all()[i];
+        ASSERT_EQ(std::memcmp(p.value.f32(), q.value.f32(), static_cast<size_t>(p.value.bytes())), 0) << p.name;
+        const Optimizer::State &mine = with.optimizer.states()[i], &whole = without.optimizer.states()[i];
+        const auto bytes = static_cast<size_t>(mine.owned.count) * sizeof(float);
+        ASSERT_EQ(std::memcmp(mine.first.f32(), whole.first.f32() + mine.owned.first, bytes), 0) << p.name;
+        if (mine.second.defined()) {
+          ASSERT_EQ(std::memcmp(mine.second.f32(), whole.second.f32() + mine.owned.first, bytes), 0) << p.name;
+        }
+        ASSERT_EQ(mine.steps, whole.steps) << p.name;
+        owned += mine.owned.count;
+        held += whole.owned.count;
+      }
+      // Every element has one owner among the ranks that hold it.
+      int64_t totals[2] = {owned, held};
+      test_world().all_reduce_sum(std::span<int64_t>(totals));
+      EXPECT_EQ(totals[0], with.model.parameters().global_count());
+      EXPECT_GT(totals[1], totals[0]);
     }
-    EXPECT_LE(relative_error(p.value.floats(), same_part(p, reference.value)), kTolerance)
-        << "weights " << p.name << " after step " << step;
   }
-  for (int64_t l = 0; l < found.plan.model.layers; ++l)
-    EXPECT_EQ(relative_error(found.model.balance_bias(l).floats(), expected.model.balance_bias(l).floats()), 0);
 }
 
-void expect_same_step(Training& found, Training& expected, int64_t step) {
-  const Choices mine(found, step), theirs(expected, step);
-  ASSERT_GE(theirs.smallest_gap(), 1e-6F) << "two experts are too close in step " << step << " to compare layouts";
-  ASSERT_GE(theirs.smallest_capacity_gap(), 1e-6F)
-      << "two slots are too close to an expert's capacity in step " << step << " to compare layouts";
-  for (const RowRange range : found.rows)
-    for (int64_t row = range.first; row < range.first + range.count; ++row)
-      ASSERT_EQ(mine.of_row(row), theirs.of_row(row)) << "choices of row " << row << " in step " << step;
-
-  const StepResult result = found.run(step), reference = expected.run(step);
-  EXPECT_EQ(result.counted_targets, reference.counted_targets);
-  EXPECT_EQ(result.skipped, reference.skipped);
-  for (size_t s = 0; s < reference.segment_loss.size(); ++s) {
-    expect_near(result.segment_loss[s], reference.segment_loss[s], "loss", step);
-    expect_near(result.gradient_norm[s], reference.gradient_norm[s], "gradient norm", step);
-  }
-  const RoutingStatistics &a = found.trainer.statistics(), &b = expected.trainer.statistics();
-  EXPECT_EQ(a.loads(), b.loads());
-  EXPECT_EQ(a.dropped(), b.dropped());
-  EXPECT_EQ(a.overlap(), b.overlap());
-  for (size_t t = 0; t < b.state_rms().size(); ++t) expect_near(a.state_rms()[t], b.state_rms()[t], "state RMS", step);
-  expect_same_tensors(found, expected, step);
-}
-
-/// Trains on all ranks and on one, at every expert_parallel that divides the ranks.
-void expect_same_training(const TrainingPlan& plan, int64_t micro_batch, int64_t reference_micro_batch) {
+TEST(TrainLayout, ExpertsAreDistinctAndEqualAtEveryLayoutBeforeTheFirstStep) {
+  const TrainingPlan plan;
+  const auto single = make_single_communicator();
+  Training reference(plan, *single, 1, plan.global_batch);
   for (int expert_parallel = 1; expert_parallel <= test_world().size(); expert_parallel *= 2) {
-    SCOPED_TRACE(fmt::format("expert_parallel {}, micro-batch {}", expert_parallel, micro_batch));
-    const auto single = make_single_communicator();
-    Training reference(plan, *single, 1, reference_micro_batch);
-    Training training(plan, test_world(), expert_parallel, micro_batch);
-    for (int64_t step = 1; step <= plan.steps && !testing::Test::HasFailure(); ++step)
-      expect_same_step(training, reference, step);
+    Training training(plan, test_world(), expert_parallel, 2);
+    size_t i = 0;
+    for (const Parameter& p : training.model.parameters().all()) {
+      const Parameter& whole = reference.model.parameters().all()[i++];
+      EXPECT_EQ(std::memcmp(p.value.f32(), whole.value.f32() + p.global_offset(), static_cast<size_t>(p.value.bytes())),
+                0)
+          << p.name;
+      if (p.sharing != Sharing::kExpert) continue;
+      for (int64_t e = 1; e < whole.value.dim(0); ++e)
+        EXPECT_GT(relative_error(whole.value.rows(e, 1).floats(), whole.value.rows(0, 1).floats()), 1) << p.name;
+    }
+  }
+}
+
+TEST(TrainLayout, TheNormOfOnesIsTheRootOfTheParameterCountAtEveryLayout) {
+  for (const bool zero : {false, true}) {
+    for (int expert_parallel = 1; expert_parallel <= test_world().size(); expert_parallel *= 2) {
+      TrainingPlan plan;
+      plan.optimizer.zero = zero;
+      plan.optimizer.zero_block = 64;
+      Training training(plan, test_world(), expert_parallel, 2);
+      ParameterSet& parameters = training.model.parameters();
+      for (Parameter& p : parameters.all()) {
+        std::fill_n(p.gradient.f32(), p.gradient.count(), 1.0F);
+        p.has_gradient = true;
+      }
+      EXPECT_DOUBLE_EQ(gradient_norm(parameters, training.groups, training.optimizer.shards(), cpu::kernels()),
+                       std::sqrt(static_cast<double>(parameters.global_count())))
+          << "zero " << zero << ", expert_parallel " << expert_parallel;
+    }
+  }
+}
+
+TEST(TrainLayout, ExpertGradientsAreNotScaledByTheLayout) {
+  // One step of plain SGD with rate 1: a factor in a gradient would be one in the weights. Adam would hide it.
+  TrainingPlan plan;
+  plan.steps = 1;
+  plan.step.segment_loops = 0;
+  plan.step.clip_norm = 0;
+  plan.optimizer = {.name = "sgd", .momentum = 0, .weight_decay = 0};
+  plan.learning_rate = 1;
+  expect_same_training(plan, 2, plan.global_batch);
+}
+
+TEST(TrainLayout, ATrainingStepSendsTheFewestBytesThatItsRoutingAllows) {
+  TrainingPlan plan;
+  plan.step.segment_loops = 0;  // all visits with the weights that the choices below are made with
+  const int ranks = test_world().size();
+  Training training(plan, test_world(), ranks, plan.global_batch / ranks);
+  const ModelConfig& c = plan.model;
+  const Choices choices(training, 1);
+  int64_t rows = 0, slots = 0;  // to other ranks, over all visits
+  for (const RowRange range : training.rows) {
+    for (int64_t row = range.first; row < range.first + range.count; ++row) {
+      const std::vector<int32_t>& list = choices.of_row(row);
+      for (size_t at = 0; at < list.size(); at += static_cast<size_t>(c.moe.top_k)) {
+        std::set<int64_t> destinations;
+        for (int64_t j = 0; j < c.moe.top_k; ++j) {
+          const int64_t owner = list[at + static_cast<size_t>(j)] / (c.moe.experts / ranks);
+          if (owner == test_world().rank()) continue;
+          destinations.insert(owner);
+          ++slots;
+        }
+        rows += static_cast<int64_t>(destinations.size());
+      }
+    }
+  }
+  const int64_t before = training.groups.expert_parallel().traffic().exchange_bytes;
+  training.run(1);
+  int64_t totals[3] = {rows, slots, training.groups.expert_parallel().traffic().exchange_bytes - before};
+  test_world().all_reduce_sum(std::span<int64_t>(totals));
+  // A row travels out and back, forward and backward; with each slot go its row number and weight, and its weight's
+  // gradient comes back.
+  EXPECT_EQ(totals[2], totals[0] * 4 * c.hidden_size * 4 + totals[1] * (8 + 4));
+  EXPECT_LT(totals[0], totals[1]) << "no token has two experts on one rank: the case shows nothing";
+}
+
+TEST(TrainLayout, OneRankGetsEveryTokenAndThenNone) {
+  TrainingPlan plan;
+  const int64_t experts = plan.model.moe.experts, per_rank = experts / test_world().size();
+  std::vector<int64_t> of_first, of_last;
+  for (int64_t e = 0; e < per_rank; ++e) of_first.push_back(e), of_last.push_back(experts - per_rank + e);
+  const auto single = make_single_communicator();
+  Training reference(plan, *single, 1, plan.global_batch);
+  Training training(plan, test_world(), test_world().size(), plan.global_batch / test_world().size());
+  for (int64_t step = 1; step <= 6 && !HasFailure(); ++step) {
+    for (Training* t : {&reference, &training}) t->favour(step % 2 == 1 ? of_first : of_last);
+    expect_same_step(training, reference, step);
+    int64_t mine = 0;
+    for (int64_t l = 0; l < plan.model.layers; ++l)
+      for (int64_t e = 0; e < per_rank; ++e)
+        mine += training.trainer.statistics().layer_load(l)[static_cast<size_t>(test_world().rank() * per_rank + e)];
+    const bool busy = test_world().rank() == (step % 2 == 1 ? 0 : test_world().size() - 1);
+    EXPECT_EQ(mine, busy ? plan.model.layers * plan.model.loops * plan.global_batch * plan.sequence * 2 : 0);
+  }
+}
+
+TEST(TrainLayout, RiggedGatesEqualOneRank) {
+  for (const Gate gate : {Gate::kUniform, Gate::kFirst}) {
+    TrainingPlan plan;
+    plan.steps = 3;
+    plan.model.moe.gate = gate;
+    expect_same_training(plan, plan.global_batch, plan.global_batch);
+  }
+}
+
+TEST(TrainLayout, RanksWithUnevenTokensFinishLikeOneRank) {
+  // On 4 ranks 96, 96, 96 and 40 tokens; on 2 ranks 96 and 40.
+  TrainingPlan plan;
+  plan.steps = 3;
+  plan.sequence = 8;
+  plan.global_batch = 12 * (test_world().size() - 1) + 5;
+  expect_same_training(plan, 12, plan.global_batch);
+}
+
+TEST(TrainLayout, TiedScoresGoToTheLowestExpertsAtEveryLayout) {
+  TrainingPlan plan;
+  const int64_t tokens = plan.global_batch * plan.sequence;
+  for (int expert_parallel = 1; expert_parallel <= test_world().size(); expert_parallel *= 2) {
+    Training training(plan, test_world(), expert_parallel, 2);
+    for (Parameter& p : training.model.parameters().all())
+      if (p.name.find("routers") != std::string::npos) p.value.fill_zero();
+    training.run(1);
+    // Segment 0 saw untouched routers.
+    for (int64_t loop = 0; loop < 2; ++loop)
+      for (int64_t layer = 0; layer < plan.model.layers; ++layer)
+        for (int64_t e = 0; e < plan.model.moe.experts; ++e)
+          EXPECT_EQ(training.trainer.statistics().load(loop, layer, e), e < 2 ? tokens : 0);
+  }
+}
+
+TEST(TrainLayout, MemoryIsAskedForOnlyAtANewMaximumOfRows) {
+  TrainingPlan plan;
+  const int ranks = test_world().size();
+  for (const Gate gate : {Gate::kUniform, Gate::kLearned}) {
+    plan.model.moe.gate = gate;
+    Training training(plan, test_world(), ranks, plan.global_batch / ranks);
+    for (int64_t step = 1; step <= 3; ++step) training.run(step);
+    for (int64_t step = 4; step <= 20; ++step) {
+      const std::vector<RowMarks> marks = training.model.row_marks();
+      const int64_t requests = Allocator::host().use().system_requests;
+      training.run(step);
+      if (marks == training.model.row_marks()) {
+        EXPECT_EQ(Allocator::host().use().system_requests, requests) << "step " << step;
+      } else {
+        EXPECT_EQ(gate, Gate::kLearned) << "step " << step;
+      }
+    }
   }
 }
 

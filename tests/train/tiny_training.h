@@ -11,6 +11,7 @@ struct TrainingPlan {
   OptimizerConfig optimizer;
   StepConfig step{.segment_loops = 2};
   int64_t global_batch = 8;
+  int64_t sequence = 16;
   int64_t steps = 10;
   double learning_rate = 2e-3;
   std::vector<int64_t> favoured;  ///< experts whose bias starts at +10
@@ -26,13 +27,20 @@ struct Training {
         rows(micro_batch_rows(p.global_batch, micro_batch, world.rank(), world.size())) {
     model.initialise(5);
     model.parameters().allocate_gradients();
-    for (int64_t l = 0; l < p.model.layers; ++l)
-      for (const int64_t e : p.favoured) model.balance_bias(l).f32()[e] = 10;
+    favour(p.favoured);
+  }
+
+  /// Bias 10 for these experts and 0 for the others.
+  void favour(const std::vector<int64_t>& experts) {
+    for (int64_t l = 0; l < plan.model.layers; ++l) {
+      model.balance_bias(l).fill_zero();
+      for (const int64_t e : experts) model.balance_bias(l).f32()[e] = 10;
+    }
   }
 
   std::vector<TokenBatch> batches(int64_t step) const {
     std::vector<TokenBatch> all;
-    for (const RowRange range : rows) all.push_back(tiny_batch(range, static_cast<uint32_t>(step)));
+    for (const RowRange range : rows) all.push_back(tiny_batch(range, static_cast<uint32_t>(step), plan.sequence));
     return all;
   }
 

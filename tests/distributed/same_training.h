@@ -1,0 +1,82 @@
+// A training on several ranks held against one rank: choices equal, then losses, gradients, norms and weights to 1e-5.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "tests/distributed/choices.h"
+#include "tests/distributed/world.h"
+
+namespace heddle {
+
+inline constexpr double kTolerance = 1e-5;
+
+inline void expect_near(double found, double expected, const char* what, int64_t step) {
+  EXPECT_LE(std::abs(found - expected), kTolerance * std::abs(expected))
+      << what << " of step " << step << ": " << found << " against " << expected;
+}
+
+/// The part of a global tensor of the reference that `p` holds.
+inline std::span<const float> same_part(const Parameter& p, const Tensor& global) {
+  return std::span<const float>(global.f32() + p.global_offset(), static_cast<size_t>(p.value.count()));
+}
+
+inline void expect_same_tensors(Training& found, Training& expected, int64_t step) {
+  for (const Parameter& p : found.model.parameters().all()) {
+    const Parameter& reference = expected.model.parameters().find(p.name);
+    ASSERT_EQ(p.has_gradient, reference.has_gradient) << p.name;
+    if (p.has_gradient) {
+      // With ZeRO this rank has the sums of the elements that it owns.
+      const ArenaRange owned = found.optimizer.shards().owned(p);
+      const auto part = [&](std::span<const float> all) {
+        return all.subspan(static_cast<size_t>(owned.first), static_cast<size_t>(owned.count));
+      };
+      EXPECT_LE(relative_error(part(p.gradient.floats()), part(same_part(p, reference.gradient))), kTolerance)
+          << "gradient of " << p.name << " in step " << step;
+    }
+    EXPECT_LE(relative_error(p.value.floats(), same_part(p, reference.value)), kTolerance)
+        << "weights " << p.name << " after step " << step;
+  }
+  for (int64_t l = 0; l < found.plan.model.layers; ++l)
+    EXPECT_EQ(relative_error(found.model.balance_bias(l).floats(), expected.model.balance_bias(l).floats()), 0);
+}
+
+inline void expect_same_step(Training& found, Training& expected, int64_t step) {
+  const Choices mine(found, step), theirs(expected, step);
+  ASSERT_GE(theirs.smallest_gap(), 1e-6F) << "two experts are too close in step " << step << " to compare layouts";
+  ASSERT_GE(theirs.smallest_capacity_gap(), 1e-6F)
+      << "two slots are too close to an expert's capacity in step " << step << " to compare layouts";
+  for (const RowRange range : found.rows)
+    for (int64_t row = range.first; row < range.first + range.count; ++row)
+      ASSERT_EQ(mine.of_row(row), theirs.of_row(row))
+          << "choices of row " << row << " in step " << step << ": " << mine.difference(theirs, row);
+
+  const StepResult result = found.run(step), reference = expected.run(step);
+  EXPECT_EQ(result.counted_targets, reference.counted_targets);
+  EXPECT_EQ(result.skipped, reference.skipped);
+  for (size_t s = 0; s < reference.segment_loss.size(); ++s) {
+    expect_near(result.segment_loss[s], reference.segment_loss[s], "loss", step);
+    expect_near(result.gradient_norm[s], reference.gradient_norm[s], "gradient norm", step);
+  }
+  const RoutingStatistics &a = found.trainer.statistics(), &b = expected.trainer.statistics();
+  EXPECT_EQ(a.loads(), b.loads());
+  EXPECT_EQ(a.dropped(), b.dropped());
+  EXPECT_EQ(a.overlap(), b.overlap());
+  for (size_t t = 0; t < b.state_rms().size(); ++t) expect_near(a.state_rms()[t], b.state_rms()[t], "state RMS", step);
+  expect_same_tensors(found, expected, step);
+}
+
+/// Trains on all ranks and on one, at every expert_parallel that divides the ranks, with and without ZeRO.
+inline void expect_same_training(TrainingPlan plan, int64_t micro_batch, int64_t reference_micro_batch) {
+  plan.optimizer.zero_block = 64;  // shards that end inside of these small tensors
+  for (int expert_parallel = 1; expert_parallel <= test_world().size(); expert_parallel *= 2) {
+    SCOPED_TRACE(fmt::format("expert_parallel {}, micro-batch {}", expert_parallel, micro_batch));
+    plan.optimizer.zero = !plan.optimizer.zero;
+    const auto single = make_single_communicator();
+    Training reference(plan, *single, 1, reference_micro_batch);
+    Training training(plan, test_world(), expert_parallel, micro_batch);
+    for (int64_t step = 1; step <= plan.steps && !testing::Test::HasFailure(); ++step)
+      expect_same_step(training, reference, step);
+  }
+}
+
+}  // namespace heddle
