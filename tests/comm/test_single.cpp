@@ -159,6 +159,15 @@ TEST(Layout, ListsTheValidChoices) {
   EXPECT_EQ(layout_error(1, 1, 1), "");
 }
 
+TEST(Layout, NoExpertIsLostWhereRanksDoNotDivide) {
+  EXPECT_EQ(layout_error(3, 3, 8), "expert_parallel 3 does not divide 8 experts and 3 ranks; valid: 1");
+  EXPECT_EQ(layout_error(4, 4, 2), "expert_parallel 4 does not divide 2 experts and 4 ranks; valid: 1, 2");
+  EXPECT_EQ(layout_error(24, 24, 128),
+            "expert_parallel 24 does not divide 128 experts and 24 ranks; valid: 1, 2, 4, 8");
+  EXPECT_EQ(layout_error(2, 2, 1), "expert_parallel 2 does not divide 1 experts and 2 ranks; valid: 1");
+  EXPECT_EQ(layout_error(2, 1, 1), "");
+}
+
 TEST(ProcessGroups, OfOneRankOwnAllExperts) {
   const auto world = make_single_communicator();
   ProcessGroups groups(*world, 1);

@@ -146,6 +146,41 @@ TEST(MoeLayer, EqualsALoopOverTokensAndExperts) {
   }
 }
 
+TEST(MoeLayer, WithEveryExpertChosenEachGetsEveryToken) {
+  const auto world = make_single_communicator();
+  ProcessGroups groups(*world, 1);
+  const int64_t n = 7, d = 6, f = 5, experts = 4;
+  const MoeConfig config{experts, experts, 0, f, true, 0, CapacityScope::kRank};
+  ParameterSet set;
+  MoeParameters p;
+  p.routers = {&set.add("router", {experts, d})};
+  p.gate_proj = &set.add_experts("gate", {experts, f, d}, 0, experts);
+  p.up_proj = &set.add_experts("up", {experts, f, d}, 0, experts);
+  p.down_proj = &set.add_experts("down", {experts, d, f}, 0, experts);
+  set.allocate_values();
+  uint32_t stream = 10;
+  for (Parameter& q : set.all()) q.value.copy_from(random_tensor(q.value.shape(), stream++, 0.7));
+  // Four copies of one expert are one dense layer, whatever the weights: they sum to one.
+  for (Parameter* q : {p.gate_proj, p.up_proj, p.down_proj})
+    for (int64_t e = 1; e < experts; ++e) q->value.rows(e, 1).copy_from(q->value.rows(0, 1));
+  p.balance_bias = floats({0.3F, 0, -0.3F, 0}, {4});
+  const Tensor x = random_tensor({n, d}, 1);
+  Tape tape(cpu::kernels(), Tape::Mode::kForwardOnly);
+  Routing routing;
+  const Variable y = moe_forward(tape, groups, config, p, 0, true, Tape::constant(x), &routing);
+  std::vector<int64_t> load(static_cast<size_t>(experts), 0);
+  for (int64_t i = 0; i < routing.index.count(); ++i) ++load[static_cast<size_t>(routing.index.i32()[i])];
+  EXPECT_EQ(load, std::vector<int64_t>(static_cast<size_t>(experts), n));
+  const auto weight = [](const Parameter* q) {
+    return Tape::constant(q->value.rows(0, 1).view({q->value.dim(1), q->value.dim(2)}));
+  };
+  const Variable hidden = swiglu(tape, linear(tape, Tape::constant(x), weight(p.gate_proj)),
+                                 linear(tape, Tape::constant(x), weight(p.up_proj)));
+  const Variable dense = linear(tape, hidden, weight(p.down_proj));
+  for (int64_t i = 0; i < dense.value.count(); ++i)
+    EXPECT_NEAR(y.value.f32()[i], dense.value.f32()[i], 1e-5 * (1 + std::abs(dense.value.f32()[i])));
+}
+
 TEST(Capacity, SlotsFollowTheFactorAndAreAtLeastOne) {
   EXPECT_EQ(capacity_slots(1.5, 64, 2, 8), 24);
   EXPECT_EQ(capacity_slots(1.0, 5, 2, 4), 2);   // 2.5

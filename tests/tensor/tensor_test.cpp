@@ -79,6 +79,10 @@ TEST(Tensor, EmptyTensorsAreDefined) {
   EXPECT_EQ(a.clone().shape(), (Shape{0, 4}));
 }
 
+TEST(Tensor, CountsBeyond32BitsAreExact) {
+  EXPECT_EQ(element_count({37'500 * 8, 7'168}), 2'150'400'000) << "slots of 37,500 tokens with 8 experts each";
+}
+
 TEST(Tensor, CountsOverflowWithAnError) {
   EXPECT_THROW(element_count({int64_t{1} << 40, int64_t{1} << 40}), Error);
 }

@@ -1,7 +1,11 @@
 // A run that stops and goes on equals one that never stopped, to the bit, on one rank.
+#include <fstream>
+
 #include "data/loader.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/train/tiny_run.h"
+#include "tests/train/tiny_training.h"
+#include "train/resumed_config.h"
 
 namespace heddle {
 namespace {
@@ -95,6 +99,99 @@ TEST(Resume, RefusesAnotherBatchAnotherStoreAndATakenFolder) {
   write_token_store(folder.path("other.h5"), *tokenizer, content);
   config.store = folder.path("other.h5");
   expect_error<Error>([&] { train(job, config); }, "trained on other data");
+}
+
+TEST(Resume, RatesOfASessionInTwoPartsAreThoseOfOne) {
+  // Warm-up ends at step 10 and decay at step 20, where the parts meet and end.
+  const TemporaryFolder folder;
+  write_tiny_store(folder.path("store.h5"));
+  Job job;
+  TrainConfig straight = tiny_run(folder.path("store.h5"), folder.path("straight"));
+  straight.schedule.warmup_ratio = 0.5;
+  straight.schedule.decay_ratio = 0.5;
+  TrainConfig parts = straight;
+  parts.directory = folder.path("parts");
+  train(job, straight);
+  for (const int64_t stop : {10, 15, 20}) {
+    parts.stop_after = stop;
+    train(job, parts);
+    parts.resume = true;
+  }
+  const RunLog a = RunLog::open(folder.path("parts/log.h5")), b = RunLog::open(folder.path("straight/log.h5"));
+  ASSERT_EQ(a.steps.size(), 20U);
+  for (size_t i = 0; i < a.steps.size(); ++i) EXPECT_EQ(a.steps[i].learning_rate, b.steps[i].learning_rate);
+  EXPECT_EQ(b.steps[9].learning_rate, straight.learning_rate);
+  EXPECT_DOUBLE_EQ(b.steps[19].learning_rate, 0.1 * straight.learning_rate);
+}
+
+TEST(Resume, AFinishedRunChangesNothing) {
+  const TemporaryFolder folder;
+  write_tiny_store(folder.path("store.h5"));
+  Job job;
+  TrainConfig config = tiny_run(folder.path("store.h5"), folder.path("run"));
+  const std::string before = folder.path("before.h5");
+  std::filesystem::copy(train(job, config).checkpoint, before);
+  config.resume = true;
+  const TrainOutcome again = train(job, config);
+  EXPECT_EQ(again.steps_done, 20);
+  expect_same_checkpoint(again.checkpoint, before);
+}
+
+TEST(Resume, SaysWhatChangedAndRefusesWhatMustNot) {
+  TrainConfig config;
+  const auto text = [&config] {
+    Config keys;
+    config.declare(keys);
+    return keys.resolved();
+  };
+  const std::string before = text();
+  config.learning_rate = 5e-3;
+  config.steps = 2000;
+  config.directory = "elsewhere";
+  config.expert_parallel = 4;
+  EXPECT_EQ(compare_resumed_config("c.h5", before, text()),
+            (std::vector<std::string>{"optimizer.learning_rate 0.001 -> 0.005", "train.steps 1000 -> 2000"}));
+  config.model.rope_theta = 500;
+  expect_error<UsageError>([&] { compare_resumed_config("c.h5", before, text()); },
+                           "model.rope_theta was 10000 when 'c.h5' was written and is 500 now");
+}
+
+TEST(Resume, GoesBackToAnOlderCheckpointWhereTheNewestIsDamaged) {
+  const TemporaryFolder folder;
+  write_tiny_store(folder.path("store.h5"));
+  Job job;
+  const TrainOutcome whole = train(job, tiny_run(folder.path("store.h5"), folder.path("straight")));
+  TrainConfig config = tiny_run(folder.path("store.h5"), folder.path("run"));
+  config.checkpoint_interval = 5;
+  config.stop_after = 10;
+  const std::string newest = train(job, config).checkpoint;
+  {
+    std::fstream file(newest, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(std::filesystem::file_size(newest) / 2));
+    file.put('Z');
+  }
+  ASSERT_FALSE(check_checkpoint(newest).empty());
+  config.stop_after = 0;
+  config.resume = true;
+  expect_same_checkpoint(train(job, config).checkpoint, whole.checkpoint);
+}
+
+TEST(BalanceBias, MovesAgainstASkewedRouterAndIsKept) {
+  const TemporaryFolder folder;
+  TrainingPlan plan;
+  const auto world = make_single_communicator();
+  Training training(plan, *world, 1, 8);
+  // Half of all slots go to expert 0: it is every token's first choice.
+  for (int64_t l = 0; l < plan.model.layers; ++l) training.model.balance_bias(l).f32()[0] = 1;
+  for (int64_t step = 1; step <= 20; ++step) training.run(step);
+  for (int64_t l = 0; l < plan.model.layers; ++l)
+    EXPECT_NEAR(training.model.balance_bias(l).f32()[0], 1 - 20 * 2e-3, 1e-5) << "a step down every time";
+  const std::string file = save_checkpoint(folder.path("c"), 1, CheckpointWriter::kAuto, {}, training.model,
+                                           training.optimizer, training.trainer.spike_guard());
+  Training other(plan, *world, 1, 8);
+  load_model(file, other.model);
+  for (int64_t l = 0; l < plan.model.layers; ++l)
+    EXPECT_EQ(relative_error(other.model.balance_bias(l).floats(), training.model.balance_bias(l).floats()), 0);
 }
 
 }  // namespace
