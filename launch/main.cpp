@@ -29,7 +29,8 @@ usage: heddle COMMAND [arguments]          (several ranks: launch/heddle-mpirun 
   verify CASE_DIR...                          reference cases against this build and device
 
 heddle COMMAND --help lists the keys of a command.
-exit status: 0 fine, 1 the work failed, 2 wrong usage or configuration, 3 verify, diagnose or inspect found a problem
+exit status: 0 fine, 1 the work failed, 2 wrong usage or configuration, 3 verify, diagnose or inspect found a problem,
+             4 train was stopped by a signal and has saved
 )";
 
 /// Commands that read and write files alone and never start MPI.

@@ -38,9 +38,12 @@ ScopedAllocator::~ScopedAllocator() {
   g_current.store(before_);
 }
 
-// Eight classes per power of two: at most 1/8 is wasted, and sizes that differ a little share blocks.
-int64_t Allocator::size_class(int64_t bytes) {
+// Eight classes per power of two: at most 1/8 is wasted, and sizes that differ a little share blocks. What lives as
+// long as the run does is large and never shared: that is taken as it is.
+int64_t Allocator::size_class(int64_t bytes, Purpose purpose) {
   if (bytes <= 64) return 64;
+  if (purpose == Purpose::kWeights || purpose == Purpose::kGradients || purpose == Purpose::kOptimizer)
+    return (bytes + 63) / 64 * 64;
   const int shift = std::max(6, static_cast<int>(std::bit_width(static_cast<uint64_t>(bytes - 1))) - 4);
   const int64_t step = int64_t{1} << shift;
   return (bytes + step - 1) / step * step;
@@ -100,7 +103,7 @@ void Allocator::shrink_to(int64_t bytes) {
 
 void* Allocator::allocate(int64_t bytes, Purpose purpose) {
   require(bytes >= 0, "allocation of {} bytes", bytes);
-  const int64_t size = size_class(bytes);
+  const int64_t size = size_class(bytes, purpose);
   const std::lock_guard lock(mutex_);
   void* block = from_cache(size);
   if (block == nullptr) block = from_system(size, purpose);
@@ -114,7 +117,7 @@ void* Allocator::allocate(int64_t bytes, Purpose purpose) {
 }
 
 void Allocator::release(void* block, int64_t bytes, Purpose purpose) noexcept {
-  const int64_t size = size_class(bytes);
+  const int64_t size = size_class(bytes, purpose);
   const std::lock_guard lock(mutex_);
   use_.current[static_cast<size_t>(purpose)] -= size;
   use_.total -= size;

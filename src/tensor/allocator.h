@@ -59,7 +59,7 @@ class Allocator {
     int64_t step;  ///< in which it was released
   };
 
-  static int64_t size_class(int64_t bytes);
+  static int64_t size_class(int64_t bytes, Purpose purpose);
   void* from_cache(int64_t size);
   void* from_system(int64_t size, Purpose purpose);
   void* system_block(int64_t size) const;

@@ -21,6 +21,7 @@
 #include "train/memory_plan.h"
 #include "train/progress.h"
 #include "train/resumed_config.h"
+#include "train/run_files.h"
 #include "train/startup_report.h"
 
 namespace heddle {
@@ -120,8 +121,8 @@ class Run {
       fs::create_directories(config_.directory);
       // The lock first: it refuses a second run before that one has read or changed anything.
       lock_.emplace(folder("run.lock"), fmt::format("the run '{}'", config_.directory));
-      candidates = find_checkpoints();
-      verify_store();
+      candidates = find_checkpoints(config_.directory, config_.resume);
+      verify_store(store_);
     });
     std::istringstream lines(all_gather_text(world_, fmt::format("{}", fmt::join(candidates, "\n")))[0]);
     bool resumed = false;
@@ -132,7 +133,7 @@ class Run {
                   "start anew in another run.directory");
     if (!resumed) model_.initialise(static_cast<uint64_t>(config_.seed));
     on_rank_0([&] {
-      open_log();
+      log_.emplace(open_run_log(folder("log.h5"), log_header(), done_));
       publish_text(folder("config.ini"), resolved_);
     });
   }
@@ -153,43 +154,6 @@ class Run {
       }
     }
     throw_if_any_failed(world_, failure, hint);
-  }
-
-  /// Complete ones, newest first.
-  std::vector<std::string> find_checkpoints() const {
-    std::vector<std::string> ignored, complete = complete_checkpoints(folder("checkpoints"), &ignored);
-    if (!config_.resume && (!complete.empty() || fs::exists(folder("log.h5"))))
-      throw Error(fmt::format("'{}' already holds a run", config_.directory),
-                  "use --run.resume true to go on with it, or another run.directory");
-    for (const std::string& file : ignored) log_warning(fmt::format("ignoring '{}': it is not complete", file));
-    if (config_.resume && complete.empty()) {
-      refuse_damaged(ignored);
-      log_line("no complete checkpoint yet: starting from step 0");
-    }
-    return complete;
-  }
-
-  /// A checkpoint that was complete once and is not now: starting from step 0 would replace the log of its steps.
-  static void refuse_damaged(const std::vector<std::string>& files) {
-    for (const std::string& file : files)
-      if (fs::exists(fs::path(file).replace_extension(".complete")))
-        throw Error(fmt::format("'{}' is damaged: it is not complete any more, and there is no other checkpoint", file),
-                    "copy it again from where it is whole, or start anew in another run.directory");
-  }
-
-  /// Damaged tokens would be trained on without a sign; a store of ordinary size is read whole in a moment.
-  void verify_store() const {
-    constexpr int64_t kVerified = int64_t{1} << 30;
-    int64_t bytes = 0;
-    for (const Part part : kAllParts)
-      if (store_.has(part)) bytes += store_.tokens(part) * store_.token_width();
-    if (bytes <= kVerified)
-      TokenStore::open(config_.store, true);
-    else
-      log_line(
-          fmt::format("the token store has {} of tokens: its hash is not checked now, heddle inspect '{}' --check "
-                      "does that",
-                      human_bytes(static_cast<double>(bytes)), config_.store));
   }
 
   /// False, with a warning, for a checkpoint that is damaged inside; throws for one that is of another run.
@@ -217,21 +181,6 @@ class Run {
                   "resume with the store of the run; a new run.directory starts afresh");
     const std::vector<std::string> changes = compare_resumed_config(path, info.config, resolved_);
     if (!changes.empty()) log_warning(fmt::format("resuming with changed settings: {}", fmt::join(changes, "; ")));
-  }
-
-  void open_log() {
-    const RunLogHeader header = log_header();
-    const std::string log = folder("log.h5");
-    if (done_ == 0 || !fs::exists(log)) {
-      log_.emplace(RunLogWriter::create(log, header));
-      return;
-    }
-    try {
-      log_.emplace(RunLogWriter::resume(log, header, done_));
-    } catch (const Error& error) {
-      throw Error(fmt::format("the run cannot go on with its log: {}", error.what()),
-                  fmt::format("move '{}' away: the run then goes on from its checkpoint with a new log", log));
-    }
   }
 
   RunLogHeader log_header() const {
