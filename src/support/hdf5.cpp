@@ -84,7 +84,9 @@ File::File(const std::string& path, Mode mode) : path_(path) {
   H5Pset_alignment(access.get(), 1, 64);
   if (mode == Mode::kCreate) {
     H5Pset_libver_bounds(access.get(), H5F_LIBVER_LATEST, H5F_LIBVER_LATEST);
-    id_ = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get());
+    const Handle creation(H5Pcreate(H5P_FILE_CREATE));
+    H5Pset_obj_track_times(creation.get(), false);  // of the root group: equal content gives equal files
+    id_ = H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.get(), access.get());
     if (id_ < 0)
       throw Error(fmt::format("cannot create the HDF5 file '{}'", path),
                   "check that the folder exists and is writable");
@@ -224,7 +226,7 @@ void File::make_parents(const std::string& object) {
     const std::string group = object.substr(0, end);
     if (H5Lexists(id_, group.c_str(), H5P_DEFAULT) > 0) continue;
     const Handle properties(H5Pcreate(H5P_GROUP_CREATE));
-    H5Pset_obj_track_times(properties.get(), false);  // equal content gives equal files
+    H5Pset_obj_track_times(properties.get(), false);
     const Handle made(H5Gcreate2(id_, group.c_str(), H5P_DEFAULT, properties.get(), H5P_DEFAULT));
     check(made.valid(), path_, group, "create the group");
   }

@@ -133,7 +133,7 @@ TEST_F(BrokenInputs, ConfigurationValues) {
       {"odd head", train("--model.head_dim 7"), 2, {"model.head_dim = 7 is odd", "use 8"}},
       {"capacity never binds", train("--moe.capacity_factor 2"), 2, {"moe.capacity_factor = 2 never binds"}},
       {"more than the memory of any machine",
-       train("--model.hidden_size 16000000 --train.global_batch 4096 --train.micro_batch 4096"),
+       train("--model.hidden_size 16000000 --train.global_batch 64 --train.micro_batch 64"),
        2,
        {"a training step wants", "layout.expert_parallel"}},
       {"a summary into nowhere", train("--run.summary nowhere/s.json"), 1, {"cannot write 'nowhere/s.json'"}},
