@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+
 #include "tests/distributed/choices.h"
 #include "tests/distributed/world.h"
 
@@ -40,43 +42,52 @@ inline void expect_same_tensors(Training& found, Training& expected, int64_t ste
     EXPECT_EQ(relative_error(found.model.balance_bias(l).floats(), expected.model.balance_bias(l).floats()), 0);
 }
 
-inline void expect_same_step(Training& found, Training& expected, int64_t step) {
-  const Choices mine(found, step), theirs(expected, step);
+/// One step of the reference and of each of the others, which start from equal states.
+inline void expect_same_step(const std::vector<Training*>& all_found, Training& expected, int64_t step) {
+  const Choices theirs(expected, step);
   ASSERT_GE(theirs.smallest_gap(), 1e-6F) << "two experts are too close in step " << step << " to compare layouts";
   ASSERT_GE(theirs.smallest_capacity_gap(), 1e-6F)
       << "two slots are too close to an expert's capacity in step " << step << " to compare layouts";
-  for (const RowRange range : found.rows)
-    for (int64_t row = range.first; row < range.first + range.count; ++row)
-      ASSERT_EQ(mine.of_row(row), theirs.of_row(row))
-          << "choices of row " << row << " in step " << step << ": " << mine.difference(theirs, row);
-
-  const StepResult result = found.run(step), reference = expected.run(step);
-  EXPECT_EQ(result.counted_targets, reference.counted_targets);
-  EXPECT_EQ(result.skipped, reference.skipped);
-  for (size_t s = 0; s < reference.segment_loss.size(); ++s) {
-    expect_near(result.segment_loss[s], reference.segment_loss[s], "loss", step);
-    expect_near(result.gradient_norm[s], reference.gradient_norm[s], "gradient norm", step);
+  for (Training* const found : all_found) {
+    const Choices mine(*found, step);
+    for (const RowRange range : found->rows)
+      for (int64_t row = range.first; row < range.first + range.count; ++row)
+        ASSERT_EQ(mine.of_row(row), theirs.of_row(row))
+            << "choices of row " << row << " in step " << step << ": " << mine.difference(theirs, row);
   }
-  const RoutingStatistics &a = found.trainer.statistics(), &b = expected.trainer.statistics();
-  EXPECT_EQ(a.loads(), b.loads());
-  EXPECT_EQ(a.dropped(), b.dropped());
-  EXPECT_EQ(a.overlap(), b.overlap());
-  for (size_t t = 0; t < b.state_rms().size(); ++t) expect_near(a.state_rms()[t], b.state_rms()[t], "state RMS", step);
-  expect_same_tensors(found, expected, step);
+  const StepResult reference = expected.run(step);
+  for (Training* const found : all_found) {
+    const StepResult result = found->run(step);
+    EXPECT_EQ(result.counted_targets, reference.counted_targets);
+    EXPECT_EQ(result.skipped, reference.skipped);
+    for (size_t s = 0; s < reference.segment_loss.size(); ++s) {
+      expect_near(result.segment_loss[s], reference.segment_loss[s], "loss", step);
+      expect_near(result.gradient_norm[s], reference.gradient_norm[s], "gradient norm", step);
+    }
+    const RoutingStatistics &a = found->trainer.statistics(), &b = expected.trainer.statistics();
+    EXPECT_EQ(a.loads(), b.loads());
+    EXPECT_EQ(a.dropped(), b.dropped());
+    EXPECT_EQ(a.overlap(), b.overlap());
+    for (size_t t = 0; t < b.state_rms().size(); ++t)
+      expect_near(a.state_rms()[t], b.state_rms()[t], "state RMS", step);
+    expect_same_tensors(*found, expected, step);
+  }
 }
 
 /// Trains on all ranks and on one, at every expert_parallel that divides the ranks, with and without ZeRO.
 inline void expect_same_training(TrainingPlan plan, int64_t micro_batch, int64_t reference_micro_batch) {
   plan.optimizer.zero_block = 64;  // shards that end inside of these small tensors
+  const auto single = make_single_communicator();
+  Training reference(plan, *single, 1, reference_micro_batch);
+  std::vector<std::unique_ptr<Training>> trainings;
+  std::vector<Training*> all;
   for (int expert_parallel = 1; expert_parallel <= test_world().size(); expert_parallel *= 2) {
-    SCOPED_TRACE(fmt::format("expert_parallel {}, micro-batch {}", expert_parallel, micro_batch));
     plan.optimizer.zero = !plan.optimizer.zero;
-    const auto single = make_single_communicator();
-    Training reference(plan, *single, 1, reference_micro_batch);
-    Training training(plan, test_world(), expert_parallel, micro_batch);
-    for (int64_t step = 1; step <= plan.steps && !testing::Test::HasFailure(); ++step)
-      expect_same_step(training, reference, step);
+    trainings.push_back(std::make_unique<Training>(plan, test_world(), expert_parallel, micro_batch));
+    all.push_back(trainings.back().get());
   }
+  for (int64_t step = 1; step <= plan.steps && !testing::Test::HasFailure(); ++step)
+    expect_same_step(all, reference, step);
 }
 
 }  // namespace heddle
