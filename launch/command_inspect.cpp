@@ -48,19 +48,18 @@ void inspect_checkpoint(const std::string& path, bool check, Inspection& out) {
       {{"tensor", TextTable::Align::kLeft}, {"shape", TextTable::Align::kLeft}, {"elements"}, {"checksum"}});
   nlohmann::json tensors = nlohmann::json::array();
   int64_t parameters = 0;
-  for (const char* group : {"/model", "/optimizer/first", "/optimizer/second"}) {
-    for (const std::string& name : file.datasets(group)) {
-      const std::string dataset = fmt::format("{}/{}", group, name);
-      const h5::Extent shape = file.extent(dataset);
-      const std::string sum =
-          file.has_attribute(dataset, kChecksumAttribute)
-              ? fmt::format("{:016x}", std::bit_cast<uint64_t>(file.integer_attribute(dataset, kChecksumAttribute)))
-              : "none";
-      const auto elements = static_cast<int64_t>(h5::element_count(shape));
-      if (std::string_view(group) == "/model") parameters += elements;
-      table.add_row({dataset, fmt::format("[{}]", fmt::join(shape, ", ")), fmt::format("{}", elements), sum});
-      tensors.push_back({{"name", dataset}, {"shape", shape}, {"checksum", sum}});
+  for (const std::string& dataset : checkpoint_tensors(path)) {
+    if (!file.exists(dataset)) {
+      out.damage.push_back(dataset + " is missing");
+      continue;
     }
+    const h5::Extent shape = file.extent(dataset);
+    const std::string sum =
+        fmt::format("{:016x}", std::bit_cast<uint64_t>(file.integer_attribute(dataset, kChecksumAttribute)));
+    const auto elements = static_cast<int64_t>(h5::element_count(shape));
+    if (dataset.starts_with("/model/")) parameters += elements;
+    table.add_row({dataset, fmt::format("[{}]", fmt::join(shape, ", ")), fmt::format("{}", elements), sum});
+    tensors.push_back({{"name", dataset}, {"shape", shape}, {"checksum", sum}});
   }
   out.line("elements of /model", parameters);
   out.line("file bytes", static_cast<int64_t>(std::filesystem::file_size(path)));
@@ -172,9 +171,13 @@ int run_inspect_command(const std::vector<std::string>& arguments) {
   }
   out.json = {{"file", path}, {"kind", kind}};
   out.text = fmt::format("{}: {}\n", path, kind.empty() ? "an HDF5 file of another program" : kind);
-  if (kind == "heddle checkpoint")
-    inspect_checkpoint(path, check, out);
-  else if (kind == "heddle tokens")
+  if (kind == "heddle checkpoint") {
+    try {
+      inspect_checkpoint(path, check, out);
+    } catch (const Error& error) {
+      out.damage.push_back(error.what());
+    }
+  } else if (kind == "heddle tokens")
     inspect_store(path, check, out);
   else if (kind == "heddle run log")
     inspect_log(path, check, out);

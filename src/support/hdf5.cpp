@@ -157,30 +157,18 @@ int64_t File::open_dataset(const std::string& dataset) const {
 }
 
 namespace {
-herr_t collect_name(hid_t, const char* name, const H5L_info_t*, void* names) {
-  static_cast<std::vector<std::string>*>(names)->emplace_back(name);
-  return 0;
-}
 herr_t collect_dataset(hid_t, const char* name, const H5O_info_t* info, void* names) {
   if (info->type == H5O_TYPE_DATASET) static_cast<std::vector<std::string>*>(names)->emplace_back(name);
   return 0;
 }
 }  // namespace
 
-std::vector<std::string> File::children(const std::string& group) const {
-  std::vector<std::string> names;
-  if (!exists(group)) return names;
-  const Handle id(open_object(group));
-  H5Literate(id.get(), H5_INDEX_NAME, H5_ITER_INC, nullptr, collect_name, &names);
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 std::vector<std::string> File::datasets(const std::string& group) const {
   std::vector<std::string> names;
   if (!exists(group)) return names;
   const Handle id(open_object(group));
-  H5Ovisit2(id.get(), H5_INDEX_NAME, H5_ITER_INC, collect_dataset, &names, H5O_INFO_BASIC);
+  check(H5Ovisit2(id.get(), H5_INDEX_NAME, H5_ITER_INC, collect_dataset, &names, H5O_INFO_BASIC) >= 0, path_, group,
+        "list the group");
   std::sort(names.begin(), names.end());
   return names;
 }
@@ -423,6 +411,11 @@ double File::real_attribute(const std::string& object, const std::string& name) 
   check(attribute.valid() && H5Aread(attribute.get(), H5T_NATIVE_DOUBLE, &value) >= 0, path_, object + "@" + name,
         "read the number attribute");
   return value;
+}
+
+void File::close() {
+  const hid_t id = std::exchange(id_, -1);
+  check(id < 0 || H5Fclose(id) >= 0, path_, "/", "close (is the disk full?)");
 }
 
 void File::flush() {

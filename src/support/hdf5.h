@@ -72,8 +72,6 @@ class File {
   const std::string& path() const { return path_; }
 
   bool exists(const std::string& object) const;
-  std::vector<std::string> children(
-      const std::string& group) const;  ///< names, sorted; empty if there is no such group
   std::vector<std::string> datasets(const std::string& group) const;  ///< all datasets below `group`, relative, sorted
   Extent extent(const std::string& dataset) const;
   Type type(const std::string& dataset) const;  ///< throws for types outside of `Type`
@@ -125,6 +123,7 @@ class File {
   double real_attribute(const std::string& object, const std::string& name) const;
 
   void flush();
+  void close();             ///< as the destructor does, but throws where that fails
   void start_swmr_write();  ///< after this no object or attribute can be created, only rows appended
 
  private:

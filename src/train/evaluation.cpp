@@ -58,7 +58,6 @@ std::vector<EvaluationResult> evaluate(Loom& model, const TokenStore& store, Par
   std::sort(loops.begin(), loops.end());
   loops.erase(std::unique(loops.begin(), loops.end()), loops.end());
   if (loops.empty()) loops = {model.config().loops};
-  std::sort(loops.begin(), loops.end());
   const Loader loader(store, {options.sequence, 1, 0, options.document_mask});
   const int64_t all = loader.eval_samples(part);
   const int64_t count = options.samples > 0 ? std::min(options.samples, all) : all;
@@ -69,6 +68,7 @@ std::vector<EvaluationResult> evaluate(Loom& model, const TokenStore& store, Par
   int64_t targets = 0;
   ExitLosses exits(model, loops, sums);
   for (const RowRange range : micro_batch_rows(count, options.micro_batch, world.rank(), world.size())) {
+    if (options.interrupted && options.interrupted()) return {};
     const TokenBatch batch = token_batch(loader.fetch_eval(part, range.first, range.count), {0, range.count});
     for (int64_t i = 0; i < batch.targets.count(); ++i) {
       const int32_t target = batch.targets.i32()[i];

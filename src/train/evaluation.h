@@ -1,6 +1,7 @@
 // Loss of a part of a token store at given loop counts, exact over all targets at any number of ranks.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "data/token_store.h"
@@ -21,6 +22,8 @@ struct EvaluationOptions {
   int64_t micro_batch = 8;
   int64_t samples = 0;  ///< at most so many windows from the start of the part; 0: all
   bool document_mask = true;
+  /// Asked by all ranks together before every micro-batch: true ends the evaluation without a result.
+  std::function<bool()> interrupted;
 };
 
 struct EvaluationResult {
@@ -33,7 +36,7 @@ struct EvaluationResult {
 /// Bytes of text behind every token id, [V].
 std::vector<double> token_bytes(const TokenStore& store);
 
-/// Capacity is off, loads are not counted. Collective.
+/// Capacity is off, loads are not counted. Empty where it was interrupted. Collective.
 std::vector<EvaluationResult> evaluate(Loom& model, const TokenStore& store, Part part,
                                        const EvaluationOptions& options);
 

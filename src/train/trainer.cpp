@@ -82,10 +82,9 @@ class Run {
       if (save_due_ && skips_in_row_ == 0) save();
     }
     save();
+    if (!outcome_.stopped) validate(0);
     if (outcome_.stopped)
       log_line(fmt::format("stopped by a signal after step {}; go on with --run.resume true", done_));
-    else
-      validate(0);
     log_line(memory_report(world_, memory_plan_));
     outcome_.steps_done = done_;
     outcome_.tokens_per_second = session_seconds_ > 0 ? session_tokens_ / session_seconds_ : 0;
@@ -97,9 +96,14 @@ class Run {
  private:
   /// Before anything large is allocated.
   static MemoryUse checked_plan(Job& job, const TrainConfig& config, const ModelConfig& model) {
-    const MemoryUse plan = plan_memory(config, model, job.world().rank(), job.world().size());
-    check_memory(plan, job.local_size());
-    return plan;
+    try {
+      const MemoryUse plan = plan_memory(config, model, job.world().rank(), job.world().size());
+      check_memory(plan, job.local_size());
+      return plan;
+    } catch (const std::bad_alloc&) {
+      throw UsageError("a training step is too large even to be planned",
+                       "lower train.micro_batch, train.global_batch or train.sequence_length");
+    }
   }
 
   ModelConfig complete(ModelConfig model) const {
@@ -161,26 +165,27 @@ class Run {
     try {
       CheckpointInfo info;
       reading_together(world_, [&] { info = read_checkpoint_info(path); });
-      check_same_run(path, info);
+      const std::string changes = check_same_run(path, info);
       load_model(path, model_);
       load_training_state(path, model_, optimizer_, step_.spike_guard());
       done_ = info.step;
+      if (!changes.empty()) log_warning("resuming with changed settings: " + changes);
     } catch (const DamagedCheckpoint& error) {
       if (refused.empty()) refused = error.what();
       log_warning(fmt::format("ignoring '{}': {}", path, error.what()));
+      damaged_.push_back(path);
       return false;
     }
     log_line(fmt::format("resuming from '{}' after step {}", path, done_));
     return true;
   }
 
-  void check_same_run(const std::string& path, const CheckpointInfo& info) const {
+  std::string check_same_run(const std::string& path, const CheckpointInfo& info) const {
     if (info.data_hash != store_.content_hash())
       throw Error(fmt::format("'{}' was trained on other data than '{}' (content hash {} against {})", path,
                               config_.store, info.data_hash, store_.content_hash()),
                   "resume with the store of the run; a new run.directory starts afresh");
-    const std::vector<std::string> changes = compare_resumed_config(path, info.config, resolved_);
-    if (!changes.empty()) log_warning(fmt::format("resuming with changed settings: {}", fmt::join(changes, "; ")));
+    return fmt::format("{}", fmt::join(compare_resumed_config(path, info.config, resolved_), "; "));
   }
 
   RunLogHeader log_header() const {
@@ -330,7 +335,15 @@ class Run {
     options.micro_batch = config_.micro_batch;
     options.samples = samples;
     options.document_mask = config_.document_mask;
-    const EvaluationResult result = evaluate(model_, store_, Part::kValidation, options).front();
+    options.interrupted = [this] {
+      int64_t signal = StopSignal::received() != 0 ? 1 : 0;
+      world_.all_reduce_max(std::span<int64_t>(&signal, 1));
+      outcome_.stopped = signal != 0;
+      return outcome_.stopped;
+    };
+    const std::vector<EvaluationResult> results = evaluate(model_, store_, Part::kValidation, options);
+    if (results.empty()) return;
+    const EvaluationResult& result = results.front();
     outcome_.validation_bits_per_byte = result.bits_per_byte;
     if (log_) log_->append(ValidationRecord{done_, result.nats_per_token, result.bits_per_byte, result.targets});
     log_line(fmt::format("validation after step {}: loss {:.4f}, {:.4f} bits per byte over {} tokens ({:.1f} s)", done_,
@@ -341,7 +354,7 @@ class Run {
     save_due_ = false;
     info_.step = done_;
     outcome_.checkpoint = save_checkpoint(folder("checkpoints"), config_.keep_checkpoints, config_.writer(), info_,
-                                          model_, optimizer_, step_.spike_guard());
+                                          model_, optimizer_, step_.spike_guard(), damaged_);
     log_line(fmt::format("saved {}", outcome_.checkpoint));
   }
 
@@ -353,6 +366,7 @@ class Run {
   TokenStore store_;
   ModelConfig model_config_;
   MemoryUse memory_plan_;
+  std::vector<std::string> damaged_;  ///< checkpoints that could not be resumed from
   ProcessGroups groups_;
   Loom model_;
   Optimizer optimizer_;
