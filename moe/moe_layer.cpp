@@ -1,5 +1,7 @@
 #include "moe/moe_layer.h"
 
+#include <algorithm>
+
 #include "moe/dispatch.h"
 
 namespace heddle {
@@ -12,18 +14,38 @@ void rig(const MoeConfig& config, const Tensor& index) {
         static_cast<int32_t>(config.gate == Gate::kUniform ? slot % config.experts : slot % config.top_k);
 }
 
-Routing choose(Tape& tape, ProcessGroups& groups, const MoeConfig& config, const MoeParameters& p, bool use_capacity,
-               const Variable& scores, Variable* weights) {
+/// Element `row` of a list, or its last.
+template <typename T>
+T& row_or_last(const std::vector<T*>& list, int64_t row) {
+  return *list[static_cast<size_t>(std::min<int64_t>(row, static_cast<int64_t>(list.size()) - 1))];
+}
+
+Variable score(Tape& tape, const MoeConfig& config, const MoeParameters& p, const MoeVisit& visit, const Variable& x) {
+  Variable logits = linear(tape, x, tape.parameter(row_or_last(p.routers, visit.router)));
+  if (!p.router_biases.empty())
+    logits = add_row(tape, logits, tape.parameter(row_or_last(p.router_biases, visit.router)), 0);
+  if (visit.losses != nullptr) visit.losses->add_logits(tape, logits);
+  return config.score == RouterScore::kSigmoid ? sigmoid(tape, logits) : softmax(tape, logits);
+}
+
+const float* balance_row(const MoeConfig& config, const MoeParameters& p, int64_t router) {
+  const int64_t rows = p.balance_bias.count() / config.experts;
+  return p.balance_bias.f32() + std::min(router, rows - 1) * config.experts;
+}
+
+Routing choose(Tape& tape, ProcessGroups& groups, const MoeConfig& config, const MoeParameters& p,
+               const MoeVisit& visit, const Variable& scores, Variable* weights) {
   Routing routing;
   const int64_t n = scores.value.dim(0);
   routing.scores = scores.value;
   routing.index = Tensor::empty({n, config.top_k}, Purpose::kActivations, DType::kInt32);
   if (config.gate == Gate::kLearned)
-    tape.kernels().top_k(n, config.experts, config.top_k, scores.value.f32(), p.balance_bias.f32(),
+    tape.kernels().top_k(n, config.experts, config.top_k, scores.value.f32(), balance_row(config, p, visit.router),
                          routing.index.i32());
   else
     rig(config, routing.index);
-  if (use_capacity && config.capacity_factor > 0) {
+  if (visit.losses != nullptr) visit.losses->add_choice(tape, visit.visit, routing.index, scores);
+  if (visit.use_capacity && config.capacity_factor > 0) {
     const Tensor wanted = Tensor::empty({n, config.top_k}, Purpose::kWorkspace);
     tape.kernels().route_weights_forward(n, config.experts, config.top_k, config.renormalise, scores.value.f32(),
                                          routing.index.i32(), nullptr, wanted.f32());
@@ -37,15 +59,14 @@ Routing choose(Tape& tape, ProcessGroups& groups, const MoeConfig& config, const
 
 }  // namespace
 
-Variable moe_forward(Tape& tape, ProcessGroups& groups, const MoeConfig& config, const MoeParameters& p, int64_t loop,
-                     bool use_capacity, const Variable& x, Routing* routing, RowMarks* marks) {
-  Parameter& router = *p.routers.at(static_cast<size_t>(loop));
-  const Variable scores = sigmoid(tape, linear(tape, x, tape.parameter(router)));
+Variable moe_forward(Tape& tape, ProcessGroups& groups, const MoeConfig& config, const MoeParameters& p,
+                     const MoeVisit& visit, const Variable& x) {
+  const Variable scores = score(tape, config, p, visit, x);
   Variable weights;
-  Routing chosen = choose(tape, groups, config, p, use_capacity, scores, &weights);
+  Routing chosen = choose(tape, groups, config, p, visit, scores, &weights);
 
   Communicator& group = groups.expert_parallel();
-  const auto plan = make_route_plan(group, config.experts, chosen.index, chosen.keep, chosen.weights, marks);
+  const auto plan = make_route_plan(group, config.experts, chosen.index, chosen.keep, chosen.weights, visit.marks);
   const Variable rows = dispatch(tape, group, plan, x);
   const Variable hidden = swiglu(tape, grouped_linear(tape, rows, tape.parameter(*p.gate_proj), plan->expert_offsets),
                                  grouped_linear(tape, rows, tape.parameter(*p.up_proj), plan->expert_offsets));
@@ -56,7 +77,7 @@ Variable moe_forward(Tape& tape, ProcessGroups& groups, const MoeConfig& config,
                                    linear(tape, x, tape.parameter(*p.shared_up_proj)));
     out = linear_add(tape, out, shared, tape.parameter(*p.shared_down_proj));
   }
-  if (routing != nullptr) *routing = std::move(chosen);
+  if (visit.routing != nullptr) *visit.routing = std::move(chosen);
   return out;
 }
 

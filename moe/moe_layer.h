@@ -8,6 +8,7 @@
 #include "comm/process_groups.h"
 #include "moe/capacity.h"
 #include "moe/route_plan.h"
+#include "moe/router_losses.h"
 
 namespace heddle {
 
@@ -19,26 +20,37 @@ enum class Gate {
   kFirst,    ///< every token takes experts 0 .. k - 1
 };
 
+enum class RouterScore { kSigmoid, kSoftmax };
+enum class RouterSharing { kPerLoop, kShared, kSharedBias };
+enum class BalanceScope { kLayer, kLayerLoop };
+
 struct MoeConfig {
   int64_t experts = 0;         ///< E routed experts, in total over all ranks
   int64_t top_k = 0;           ///< k routed experts per token
   int64_t shared_experts = 0;  ///< Es
   int64_t intermediate = 0;    ///< F, width of one expert
-  bool renormalise = true;     ///< weights of the chosen sum to one
+  RouterScore score = RouterScore::kSigmoid;
+  RouterSharing router = RouterSharing::kPerLoop;
+  bool renormalise = true;  ///< weights of the chosen sum to one
+  BalanceScope balance_scope = BalanceScope::kLayer;
+  double aux_loss = 0;       ///< coefficient of the balance loss
+  AuxScope aux_scope = AuxScope::kLoop;
+  double router_z_loss = 0;  ///< coefficient
   double capacity_factor = 0;  ///< 0: dropless
   CapacityScope capacity_scope = CapacityScope::kRank;
   Gate gate = Gate::kLearned;
 };
 
 struct MoeParameters {
-  std::vector<Parameter*> routers;        ///< one [E,D] per loop
+  std::vector<Parameter*> routers;        ///< [E,D], one per loop or one
+  std::vector<Parameter*> router_biases;  ///< [E], one per loop; empty without
   Parameter* gate_proj = nullptr;         ///< [E,F,D], this rank's experts
   Parameter* up_proj = nullptr;           ///< [E,F,D]
   Parameter* down_proj = nullptr;         ///< [E,D,F]
   Parameter* shared_gate_proj = nullptr;  ///< [Es*F,D]; null without shared experts
   Parameter* shared_up_proj = nullptr;    ///< [Es*F,D]
   Parameter* shared_down_proj = nullptr;  ///< [D,Es*F]
-  Tensor balance_bias;                    ///< [E], added for the choice only, not trained by gradients
+  Tensor balance_bias;                    ///< [E] or [loops,E], added for the choice only, not trained by gradients
 };
 
 /// What was decided for the tokens of this rank in one visit.
@@ -49,9 +61,18 @@ struct Routing {
   Tensor weights;  ///< [N,k], 0 where dropped
 };
 
-/// x [N,D] already normalised, loop from 0. `use_capacity`: off in evaluation. Collective over the groups.
-/// `marks`: those of this visit (route_plan.h), or null.
+/// Where and how a visit happens.
+struct MoeVisit {
+  RouterVisit visit;             ///< stored layer, and loop from 0
+  int64_t router = 0;            ///< row of the routers, router biases and balance biases: those beyond their last are it
+  bool use_capacity = true;      ///< off in evaluation
+  RouterLosses* losses = nullptr;
+  Routing* routing = nullptr;    ///< receives the decisions
+  RowMarks* marks = nullptr;     ///< those of this visit (route_plan.h), or null
+};
+
+/// x [N,D] already normalised. Collective over the groups.
 Variable moe_forward(Tape& tape, ProcessGroups& groups, const MoeConfig& config, const MoeParameters& parameters,
-                     int64_t loop, bool use_capacity, const Variable& x, Routing* routing, RowMarks* marks = nullptr);
+                     const MoeVisit& visit, const Variable& x);
 
 }  // namespace heddle

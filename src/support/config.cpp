@@ -44,6 +44,25 @@ int64_t integer_of(const std::string& text, const Limits& limits) {
   return *value;
 }
 
+/// The parts of "a,b,c"; none for an empty text.
+std::vector<std::string> list_of(const std::string& text) {
+  std::vector<std::string> parts;
+  if (text.empty()) return parts;
+  for (size_t first = 0; first <= text.size();) {
+    const size_t end = std::min(text.find(',', first), text.size());
+    parts.push_back(text.substr(first, end - first));
+    first = end + 1;
+  }
+  return parts;
+}
+
+double real_of(const std::string& text, const Limits& limits) {
+  const std::optional<double> value = parse_real(text);
+  if (!value) throw UsageError("expected a finite number");
+  check_limits(*value, limits);
+  return *value;
+}
+
 /// False for text that INI has no way to write: line ends, white space at the ends, comment marks behind white space.
 bool fits_ini(const std::string& text) {
   if (text.find('\n') != std::string::npos) return false;
@@ -92,12 +111,7 @@ void Config::add(const std::string& key, int64_t& target, Limits limits, const s
 void Config::add(const std::string& key, double& target, Limits limits, const std::string& help) {
   add_entry(
       key, help,
-      [&target, limits](const std::string& text) {
-        const std::optional<double> value = parse_real(text);
-        if (!value) throw UsageError("expected a finite number");
-        check_limits(*value, limits);
-        target = *value;
-      },
+      [&target, limits](const std::string& text) { target = real_of(text, limits); },
       [&target] { return fmt::format("{}", target); });
 }
 
@@ -129,16 +143,37 @@ void Config::add(const std::string& key, std::string& target, std::vector<std::s
       [&target] { return target; });
 }
 
+void Config::add_choice(const std::string& key, const std::vector<std::string>& names, std::function<void(size_t)> set,
+                        std::function<size_t()> get, const std::string& help) {
+  const std::string all = fmt::format("{}", fmt::join(names, ", "));
+  add_entry(
+      key, fmt::format("{} ({})", help, all),
+      [names, set = std::move(set), all](const std::string& text) {
+        const auto found = std::find(names.begin(), names.end(), text);
+        if (found == names.end()) throw UsageError(fmt::format("expected one of: {}", all));
+        set(static_cast<size_t>(found - names.begin()));
+      },
+      [names, get = std::move(get)] { return names.at(get()); });
+}
+
 void Config::add(const std::string& key, std::vector<int64_t>& target, Limits limits, const std::string& help) {
   add_entry(
       key, help,
       [&target, limits](const std::string& text) {
+        if (text.empty()) throw UsageError("expected a whole number");
         std::vector<int64_t> values;
-        for (size_t first = 0; first <= text.size();) {
-          const size_t end = std::min(text.find(',', first), text.size());
-          values.push_back(integer_of(text.substr(first, end - first), limits));
-          first = end + 1;
-        }
+        for (const std::string& part : list_of(text)) values.push_back(integer_of(part, limits));
+        target = std::move(values);
+      },
+      [&target] { return fmt::format("{}", fmt::join(target, ",")); });
+}
+
+void Config::add(const std::string& key, std::vector<double>& target, Limits limits, const std::string& help) {
+  add_entry(
+      key, help,
+      [&target, limits](const std::string& text) {
+        std::vector<double> values;
+        for (const std::string& part : list_of(text)) values.push_back(real_of(part, limits));
         target = std::move(values);
       },
       [&target] { return fmt::format("{}", fmt::join(target, ",")); });

@@ -22,6 +22,18 @@ struct Limits {
   bool high_open = false;
 };
 
+/// The names of an enumeration's values in configurations and files, in order from 0.
+template <typename Enumeration>
+class Names {
+ public:
+  Names(std::initializer_list<const char*> names) : names_(names.begin(), names.end()) {}
+  const std::vector<std::string>& list() const { return names_; }
+  const std::string& operator()(Enumeration value) const { return names_.at(static_cast<size_t>(value)); }
+
+ private:
+  std::vector<std::string> names_;
+};
+
 class Config {
  public:
   /// Declares a key; `target` holds the default and receives the value. `help` is one line with the unit.
@@ -31,6 +43,15 @@ class Config {
   void add(const std::string& key, std::string& target, const std::string& help);  ///< any text
   void add(const std::string& key, std::string& target, std::vector<std::string> choices, const std::string& help);
   void add(const std::string& key, std::vector<int64_t>& target, Limits limits, const std::string& help);  ///< "1,3,6"
+  void add(const std::string& key, std::vector<double>& target, Limits limits, const std::string& help);   ///< "0.5,1"
+
+  /// A choice of an enumeration whose values 0, 1, ... have these names.
+  template <typename Enumeration>
+  void add(const std::string& key, Enumeration& target, const Names<Enumeration>& names, const std::string& help) {
+    add_choice(
+        key, names.list(), [&target](size_t i) { target = static_cast<Enumeration>(i); },
+        [&target] { return static_cast<size_t>(target); }, help);
+  }
 
   /// Reads the flags; `--config FILE` names an INI file that is read first. Returns the positional arguments.
   /// Throws UsageError. "--help" is left to the caller (see help()).
@@ -56,6 +77,8 @@ class Config {
     std::function<void(const std::string& value)> assign;  ///< throws UsageError naming what is expected
     std::function<std::string()> print;
   };
+  void add_choice(const std::string& key, const std::vector<std::string>& names, std::function<void(size_t)> set,
+                  std::function<size_t()> get, const std::string& help);
   void add_entry(const std::string& key, const std::string& help, std::function<void(const std::string&)> assign,
                  std::function<std::string()> print);
   Entry* find(const std::string& key);
