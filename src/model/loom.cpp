@@ -18,6 +18,7 @@ Loom::Loom(const ModelConfig& config, ProcessGroups& groups, const Kernels& kern
   const int64_t shared = config.moe.shared_experts * f;
   const ExpertRange owned = groups.owned_experts(e);
   embedding_ = &parameters_.add("embed_tokens.weight", {config.vocabulary_size, d});
+  embedding_->role = Role::kEmbedding;
   for (int64_t l = 0; l < config.layers; ++l) {
     const auto name = [l](const char* part) { return fmt::format("core.{}.{}.weight", l, part); };
     Layer layer{};
@@ -34,17 +35,25 @@ Loom::Loom(const ModelConfig& config, ProcessGroups& groups, const Kernels& kern
       moe.shared_gate_proj = &parameters_.add(name("moe.shared.gate_proj"), {shared, d});
       moe.shared_up_proj = &parameters_.add(name("moe.shared.up_proj"), {shared, d});
       moe.shared_down_proj = &parameters_.add(name("moe.shared.down_proj"), {d, shared});
+      for (Parameter* p : {moe.shared_gate_proj, moe.shared_up_proj, moe.shared_down_proj})
+        p->pieces = config.moe.shared_experts;
+      moe.shared_down_proj->piece_axis = 1;
     }
     layer.out_norm = &parameters_.add(name("moe.out_norm"), {d});
+    layer.out_norm->role = Role::kVector;
     moe.balance_bias = Tensor::zeros({e}, Purpose::kWeights);
     layers_.push_back(std::move(layer));
   }
+  for (Parameter& p : parameters_.all()) p.tied_core = &p != embedding_;
   head_ = &parameters_.add("lm_head.weight", {config.vocabulary_size, d});
+  head_->role = Role::kHead;
   // Routers stand last, by loop: those that a segment used are neighbours in the gradient arena.
   for (int64_t t = 0; t < config.loops; ++t)
-    for (int64_t l = 0; l < config.layers; ++l)
-      layers_[static_cast<size_t>(l)].moe.routers.push_back(
-          &parameters_.add(fmt::format("core.{}.moe.routers.{}.weight", l, t), {e, d}));
+    for (int64_t l = 0; l < config.layers; ++l) {
+      Parameter& router = parameters_.add(fmt::format("core.{}.moe.routers.{}.weight", l, t), {e, d});
+      router.role = Role::kRouter;
+      layers_[static_cast<size_t>(l)].moe.routers.push_back(&router);
+    }
   parameters_.allocate_values();
   row_marks_.resize(static_cast<size_t>(config.loops * config.layers));
 }
