@@ -11,6 +11,11 @@ namespace heddle {
 /// Which ranks hold the same elements, and so sum their gradients.
 enum class Sharing { kReplicated, kExpert };
 
+/// What a tensor is to the optimizer (docs/model_family.md sections 5 and 9). kVector is everything outside the decay
+/// set "matrices": gains of norms, hyper.*, reinject.alpha, dt_bias and A_log, biases of routers, condition.loop and
+/// condition.embedding.
+enum class Role { kMatrix, kEmbedding, kHead, kRouter, kVector };
+
 struct Parameter {
   std::string name;  ///< as in files, e.g. "core.0.attn.q_proj.weight"
   Shape global_shape;
@@ -21,6 +26,12 @@ struct Parameter {
   Tensor gradient;            ///< like value; memory stays allocated between steps
   size_t place = 0;           ///< among the parameters of this sharing
   bool has_gradient = false;  ///< something was written to `gradient` since clear_gradients()
+
+  // The optimizer reads these; the model sets them behind add().
+  Role role = Role::kMatrix;
+  bool tied_core = false;  ///< serves several loops: its rate is divided by loops^tied_rate_power
+  int64_t pieces = 1;      ///< equal matrices that a 2-D tensor stacks along piece_axis (shared experts)
+  int piece_axis = 0;      ///< 0: pieces of rows, 1: of columns. A 3-D tensor is one matrix per index of its first axis
 
   /// Offset of the local part in the global tensor, in elements.
   int64_t global_offset() const {

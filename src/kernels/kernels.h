@@ -11,6 +11,7 @@
 #include "kernels/embedding.h"
 #include "kernels/looping_residual.h"
 #include "kernels/matmul.h"
+#include "kernels/muon.h"
 #include "kernels/optimizer.h"
 #include "kernels/rmsnorm.h"
 #include "kernels/rotary.h"
@@ -53,6 +54,10 @@ struct Kernels {
   CrossEntropy* cross_entropy;
   AdamW* adamw;
   Sgd* sgd;
+  CopyMatrix* copy_matrix;
+  NormaliseRows* normalise_rows;
+  ReduceVariance* reduce_variance;
+  MuonUpdate* muon_update;
 };
 
 namespace ref {

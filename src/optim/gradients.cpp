@@ -10,17 +10,20 @@ namespace {
 
 constexpr Sharing kSharings[] = {Sharing::kReplicated, Sharing::kExpert};
 
-/// Sums of squares of the blocks of all gradients of a sharing, in arena order; with shards they are gathered from
-/// their owners.
+/// Sums of squares of the blocks of all units of all gradients of a sharing, in arena order; with shards they are
+/// gathered from their owners.
 double sum_of_blocks(ParameterSet& parameters, Sharing sharing, const Shards& shards, const Kernels& kernels) {
   std::vector<double> sums;  // 0 for blocks of other owners, so that adding the ranks' lists is exact
   for (const Parameter& p : parameters.all()) {
     if (p.sharing != sharing || !p.has_gradient) continue;
     const ArenaRange owned = shards.owned(p);
-    for (int64_t first = 0; first < p.gradient.count(); first += shards.block()) {
-      const int64_t count = std::min(shards.block(), p.gradient.count() - first);
-      const bool mine = first >= owned.first && first < owned.end();
-      sums.push_back(mine ? kernels.sum_of_squares(count, p.gradient.f32() + first) : 0.0);
+    for (int64_t start = 0; start < p.gradient.count(); start += shards.unit(p)) {
+      const int64_t end = std::min(start + shards.unit(p), p.gradient.count());
+      const bool mine = start >= owned.first && start < owned.end();
+      for (int64_t first = start; first < end; first += shards.block()) {
+        const int64_t count = std::min(shards.block(), end - first);
+        sums.push_back(mine ? kernels.sum_of_squares(count, p.gradient.f32() + first) : 0.0);
+      }
     }
   }
   if (shards.enabled()) shards.group(sharing).all_reduce_sum(std::span<double>(sums));

@@ -8,33 +8,47 @@ namespace heddle {
 
 namespace {
 
-/// Borders of `ranks` shards: the block starts that are nearest below equal parts.
-std::vector<int64_t> borders_of(const ParameterSet& parameters, Sharing sharing, int64_t ranks, int64_t block) {
+/// Borders of `ranks` shards: the unit starts nearest to equal parts, the earlier of two equally near.
+std::vector<int64_t> borders_of(const ParameterSet& parameters, Sharing sharing, int64_t ranks,
+                                const std::vector<int64_t>& units) {
   const int64_t total = parameters.arena_count(sharing);
   std::vector<int64_t> borders(1, 0);
-  int64_t last_block = 0;  // the last block start that is not above the next border
+  int64_t before = 0;  // the last start that is not above the next border
   const auto visit = [&](int64_t start) {
-    while (static_cast<int64_t>(borders.size()) < ranks &&
-           start > div_up(total * static_cast<int64_t>(borders.size()), ranks))
-      borders.push_back(last_block);
-    last_block = start;
+    while (static_cast<int64_t>(borders.size()) < ranks) {
+      const int64_t equal = div_up(total * static_cast<int64_t>(borders.size()), ranks);
+      if (start <= equal) break;
+      borders.push_back(start - equal < equal - before ? start : before);
+    }
+    before = start;
   };
   for (const Parameter& p : parameters.all()) {
     if (p.sharing != sharing) continue;
     const ArenaRange range = parameters.range(p);
-    for (int64_t start = range.first; start < range.end(); start += block) visit(start);
+    for (int64_t start = range.first; start < range.end(); start += units[p.place]) visit(start);
   }
-  while (static_cast<int64_t>(borders.size()) < ranks) borders.push_back(last_block);
-  borders.push_back(total);
+  visit(total);
+  while (static_cast<int64_t>(borders.size()) <= ranks) borders.push_back(total);
   return borders;
 }
 
 }  // namespace
 
-Shards::Shards(const ParameterSet& parameters, ProcessGroups& groups, bool enabled, int64_t block)
+Shards::Shards(const ParameterSet& parameters, ProcessGroups& groups, bool enabled, int64_t block,
+               const UnitOf& unit_of)
     : parameters_(parameters), groups_(groups), enabled_(enabled), block_(block) {
-  for (const Sharing sharing : {Sharing::kReplicated, Sharing::kExpert})
-    borders_[static_cast<size_t>(sharing)] = borders_of(parameters, sharing, group(sharing).size(), block);
+  for (const Parameter& p : parameters.all()) {
+    const int64_t whole = unit_of ? unit_of(p) : 0;
+    units_[static_cast<size_t>(p.sharing)].push_back(whole > 0 ? whole : block);
+  }
+  for (const Sharing sharing : {Sharing::kReplicated, Sharing::kExpert}) {
+    const auto arena = static_cast<size_t>(sharing);
+    borders_[arena] = borders_of(parameters, sharing, group(sharing).size(), units_[arena]);
+  }
+}
+
+int64_t Shards::unit(const Parameter& p) const {
+  return units_[static_cast<size_t>(p.sharing)].at(p.place);
 }
 
 Communicator& Shards::group(Sharing sharing) const {

@@ -100,7 +100,7 @@ CaseConfig read_case_config(const std::string& path) {
   const Json optimizer = value_of<Json>(json, "optimizer", path);
   c.optimizer.name = value_of<std::string>(optimizer, "name", path);
   if (c.optimizer.name != "adamw") fail("'{}': optimizer '{}'; this build verifies adamw", path, c.optimizer.name);
-  c.learning_rate = value_of<double>(optimizer, "lr", path);
+  c.optimizer.learning_rate = value_of<double>(optimizer, "lr", path);
   c.optimizer.beta1 = value_of<double>(optimizer, "beta1", path);
   c.optimizer.beta2 = value_of<double>(optimizer, "beta2", path);
   c.optimizer.eps = value_of<double>(optimizer, "eps", path);

@@ -14,9 +14,8 @@ struct CaseConfig {
   std::string name;
   ModelConfig model;
   OptimizerConfig optimizer;
-  WsdSchedule schedule;
+  Schedule schedule;
   StepConfig step;
-  double learning_rate = 0;
   double capacity_factor = 0;
   bool capacity_in_training = false;
   int64_t batch = 0, sequence = 0, steps = 0;

@@ -1,6 +1,10 @@
 // Checkpoints: one HDF5 file of global tensors that does not know how many ranks wrote it.
 //   /model/<name>              float32, global shape; balance biases included
-//   /optimizer/first/<name>, /optimizer/second/<name>, /optimizer/steps/<name> (int64 scalar)
+//   /optimizer/first/<name>, /optimizer/second/<name>
+//                              float32: moments, where the parameter's rule has them. first, and AdamW's second, have
+//                              the weights' shape; Muon's second [matrices, longer side]
+//   /optimizer/target/<name>   float32 [matrices], MuonH: norms that are kept
+//   /optimizer/steps/<name>    int64 scalar
 //                              attribute "checksum" of every float32 tensor: support/hash.h, position_checksum
 //   /spike_guard/baseline      float64 [segments], NaN where none yet
 //   /index                     uint8, names of the datasets above, one a line
@@ -51,7 +55,7 @@ CheckpointInfo read_checkpoint_info(const std::string& path);
 /// Reads this rank's part of the weights; shapes must be those of the model and checksums must hold, the error names
 /// the first that do not (DamagedCheckpoint, on every rank). Collective.
 void load_model(const std::string& path, Loom& model);
-/// Reads moments, step counts and spike baselines; every one must be there. Collective.
+/// Reads moments, target norms, step counts and spike baselines; every one must be there. Collective.
 void load_training_state(const std::string& path, Loom& model, Optimizer& optimizer, SpikeGuard& spike_guard);
 
 /// Names of the datasets that hold tensors.

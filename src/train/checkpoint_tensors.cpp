@@ -68,21 +68,16 @@ std::vector<StoredTensor> model_tensors(Loom& model) {
 
 std::vector<StoredTensor> optimizer_tensors(Loom& model, Optimizer& optimizer) {
   std::vector<StoredTensor> tensors;
-  size_t i = 0;
   for (const Parameter& p : model.parameters().all()) {
-    const Optimizer::State& state = optimizer.states()[i++];
-    const auto add = [&](const char* group, const Tensor& moment) {
-      if (!moment.defined()) return;
-      const std::string dataset = group + p.name;
-      const int64_t first = p.global_offset() + state.owned.first;
+    for (const Optimizer::StateTensor& t : optimizer.state_tensors(p)) {
+      std::string dataset = fmt::format("/optimizer/{}/{}", t.kind, p.name);
+      const std::span<float> values = t.values.floats();
       if (optimizer.shards().enabled())
-        tensors.push_back({dataset, p.global_shape, first, moment.floats(), first, moment.floats()});
+        tensors.push_back({std::move(dataset), t.global_shape, t.first, values, t.first, values});
       else
         tensors.push_back(
-            shared_tensor(dataset, p.global_shape, first, moment.floats(), holders_of(model.groups(), p.sharing)));
-    };
-    add("/optimizer/first/", state.first);
-    add("/optimizer/second/", state.second);
+            shared_tensor(std::move(dataset), t.global_shape, t.first, values, holders_of(model.groups(), p.sharing)));
+    }
   }
   return tensors;
 }

@@ -47,7 +47,7 @@ struct StoredTensor {
 
 /// Weights and balance biases.
 std::vector<StoredTensor> model_tensors(Loom& model);
-/// Moments of all parameters.
+/// Moments and whatever else the optimizer keeps of all parameters.
 std::vector<StoredTensor> optimizer_tensors(Loom& model, Optimizer& optimizer);
 
 /// Checksum of every tensor over all its elements (support/hash.h), the same on every rank. Throws on every rank if an

@@ -32,7 +32,7 @@ MemoryUse dry_step(const TrainConfig& config, const ModelConfig& shape, ProcessG
     rows.document_start.resize(tokens);
     micro_batches.push_back(token_batch(rows, {0, range.count}));
   }
-  step.run(micro_batches, 0);
+  step.run(micro_batches, 0, 1);
   return pages.use();
 }
 

@@ -335,8 +335,8 @@ void check_training(Runner& run, Loom& model, int expert_parallel) {
     }
   };
   for (int64_t i = 0; i < c.steps; ++i) {
-    const double rate = c.learning_rate * c.schedule.factor(i + 1);
-    const StepResult result = step.run({read_batch(run, i)}, rate);
+    const double factor = c.schedule.factor(i + 1), rate = c.optimizer.learning_rate * factor;
+    const StepResult result = step.run({read_batch(run, i)}, factor, i + 1);
     if (run.has("/train/lr")) compare("lr", {rate}, run.read<double>("/train/lr", run.extent({c.steps})), i);
     if (run.has("/train/loss"))
       compare("loss", result.segment_loss, run.read<double>("/train/loss", run.extent({c.steps, segments})), i);

@@ -31,7 +31,8 @@ std::string why_fixed(const std::string& key) {
     if (key.starts_with(section) && key != "model.vocabulary_size")
       return "the weights would be used as another function";
   if (key == "train.segment_loops") return "the log and the spike guard are kept by segment";
-  if (key == "optimizer.name") return "its state is another one";
+  for (const char* name : {"optimizer.name", "muon.second_moment", "muon.routers"})
+    if (key == name) return "the optimizer's state is another one";
   return "";
 }
 

@@ -44,18 +44,18 @@ double TrainStep::run_segment(const std::vector<TokenBatch>& micro_batches, size
   return loss_sum;
 }
 
-bool TrainStep::update(size_t segment, double loss, double learning_rate, StepResult& result) {
+bool TrainStep::update(size_t segment, double loss, double schedule_factor, int64_t global_step, StepResult& result) {
   reduce_gradients(model_.parameters(), optimizer_.shards());
   const double norm = gradient_norm(model_.parameters(), model_.groups(), optimizer_.shards(), model_.kernels());
   result.gradient_norm[segment] = norm;
   const bool spike = config_.spike_guard && spike_guard_.is_spike(segment, loss);
   if (!std::isfinite(norm) || !std::isfinite(loss) || spike) return false;
   spike_guard_.accept(segment, loss);
-  optimizer_.step(learning_rate, clip_factor(norm, config_.clip_norm));
+  optimizer_.step(schedule_factor, global_step, clip_factor(norm, config_.clip_norm));
   return true;
 }
 
-StepResult TrainStep::run(const std::vector<TokenBatch>& micro_batches, double learning_rate) {
+StepResult TrainStep::run(const std::vector<TokenBatch>& micro_batches, double schedule_factor, int64_t global_step) {
   Communicator& world = model_.groups().world();
   StepResult result;
   result.segment_loss.assign(segments_.size(), std::nan(""));
@@ -78,7 +78,7 @@ StepResult TrainStep::run(const std::vector<TokenBatch>& micro_batches, double l
     world.all_reduce_sum(std::span<double>(&loss, 1));
     loss *= inverse_count;
     result.segment_loss[segment] = loss;
-    healthy = update(segment, loss, learning_rate, result);
+    healthy = update(segment, loss, schedule_factor, global_step, result);
     result.skipped[segment] = healthy ? 0 : 1;
   }
   carries_.clear();

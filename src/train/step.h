@@ -37,8 +37,9 @@ class TrainStep {
  public:
   TrainStep(Loom& model, Optimizer& optimizer, const StepConfig& config);
 
-  /// Every rank passes the same number of micro-batches, also empty ones. Collective.
-  StepResult run(const std::vector<TokenBatch>& micro_batches, double learning_rate);
+  /// Every rank passes the same number of micro-batches, also empty ones. The factor of the schedule and the number of
+  /// the global step, from 1, are the optimizer's. Collective.
+  StepResult run(const std::vector<TokenBatch>& micro_batches, double schedule_factor, int64_t global_step);
 
   const RoutingStatistics& statistics() const { return statistics_; }  ///< of the last step, over all ranks
   SpikeGuard& spike_guard() { return spike_guard_; }
@@ -46,7 +47,7 @@ class TrainStep {
 
  private:
   double run_segment(const std::vector<TokenBatch>& micro_batches, size_t segment, double gradient_scale);
-  bool update(size_t segment, double loss, double learning_rate, StepResult& result);
+  bool update(size_t segment, double loss, double schedule_factor, int64_t global_step, StepResult& result);
 
   Loom& model_;
   Optimizer& optimizer_;

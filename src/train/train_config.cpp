@@ -2,6 +2,56 @@
 
 namespace heddle {
 
+namespace {
+
+void declare_muon(Config& c, MuonConfig& muon) {
+  c.add("muon.learning_rate", muon.learning_rate, {0, 1e3, true, false}, "Muon, MuonH: peak learning rate of matrices");
+  c.add("muon.momentum", muon.momentum, {0, 1, false, true}, "Muon, MuonH: momentum");
+  c.add("muon.momentum_start", muon.momentum_start, {-1, 1, false, true}, "momentum of step 1; -1: muon.momentum");
+  c.add("muon.momentum_steps", muon.momentum_steps, {0, 1e12, false, false},
+        "steps from muon.momentum_start to muon.momentum; 0: none");
+  c.add("muon.weight_decay", muon.weight_decay, {0, 1e3, false, false}, "Muon: decoupled decay of matrices");
+  c.add("muon.orthogonalise", muon.orthogonalise, {"newton_schulz", "polar_express"}, "iteration of Muon and MuonH");
+  c.add("muon.ns_steps", muon.ns_steps, {1, 100, false, false}, "its steps; polar_express: up to 5");
+  c.add("muon.ns_eps", muon.ns_eps, {0, 1, true, false}, "newton_schulz: added to the norm that it divides by");
+  c.add("muon.row_normalise", muon.row_normalise, "divide each row by its norm before that");
+  c.add("muon.second_moment", muon.second_moment, {0, 1, false, true},
+        "decay of the mean squares by which rows or columns are evened out after that; 0: off");
+  c.add("muon.cautious", muon.cautious, "Muon: decay only elements that the step makes smaller");
+  c.add("muon.routers", muon.routers, "Muon, MuonH: routers too; false: they are AdamW's");
+}
+
+void declare_optimizer(Config& c, OptimizerConfig& optimizer) {
+  const Limits factor{0, 1e6, false, false};
+  c.add("optimizer.name", optimizer.name, {"adamw", "sgd", "muon", "muonh"},
+        "optimizer; muon and muonh step matrices by the keys of [muon] and leave the rest to AdamW");
+  c.add("optimizer.learning_rate", optimizer.learning_rate, {0, 1e3, true, false}, "AdamW, SGD: peak learning rate");
+  c.add("optimizer.beta1", optimizer.beta1, {0, 1, false, true}, "AdamW: decay of the mean");
+  c.add("optimizer.beta2", optimizer.beta2, {0, 1, false, true}, "AdamW: decay of the mean square");
+  c.add("optimizer.eps", optimizer.eps, {0, 1, true, false}, "AdamW: added to the root mean square");
+  c.add("optimizer.momentum", optimizer.momentum, {0, 1, false, true}, "SGD: momentum");
+  c.add("optimizer.weight_decay", optimizer.weight_decay, {0, 1e3, false, false}, "AdamW, SGD: decoupled decay");
+  c.add("optimizer.decay", optimizer.decay, {"all", "matrices"},
+        "what decays: every tensor, or not gains, biases and other vectors");
+  c.add("optimizer.embedding_rate", optimizer.embedding_rate, factor, "factor of the embedding's rate");
+  c.add("optimizer.head_rate", optimizer.head_rate, factor, "factor of the head's rate");
+  c.add("optimizer.gain_rate", optimizer.gain_rate, factor, "factor of the rate of gains, biases and other vectors");
+  c.add("optimizer.tied_rate_power", optimizer.tied_rate_power, {0, 10, false, false},
+        "rates of a tied core are divided by model.loops to this power");
+  declare_muon(c, optimizer.muon);
+}
+
+void validate_muon(const MuonConfig& muon) {
+  if (muon.orthogonalise == "polar_express" && muon.ns_steps > 5)
+    throw UsageError(fmt::format("muon.ns_steps = {}, but polar_express has coefficients for 5 steps", muon.ns_steps),
+                     "--muon.ns_steps 5");
+  if (muon.momentum_start < 0 && muon.momentum_start != -1)
+    throw UsageError(fmt::format("muon.momentum_start = {} is no momentum", muon.momentum_start),
+                     "use 0 to below 1, or -1 for muon.momentum");
+}
+
+}  // namespace
+
 void TrainConfig::declare(Config& c) {
   const Limits ratio{0, 1, false, false}, interval{0, 1e12, false, false}, count{1, 1e12, false, false};
   c.add("run.directory", directory, "folder of the run: log, checkpoints, configuration");
@@ -32,15 +82,11 @@ void TrainConfig::declare(Config& c) {
   c.add("train.clip_norm", step.clip_norm, {0, 1e9, false, false}, "global gradient norm is clipped to this; 0: off");
   c.add("train.balance_rate", step.balance_rate, {0, 1, false, false}, "step of the balance bias; 0: off");
   c.add("train.spike_guard", step.spike_guard, "skip segments whose loss jumps (the release's rule)");
-  c.add("optimizer.name", optimizer.name, {"adamw", "sgd"}, "optimizer");
-  c.add("optimizer.learning_rate", learning_rate, {0, 1e3, true, false}, "peak learning rate");
-  c.add("optimizer.beta1", optimizer.beta1, {0, 1, false, true}, "AdamW: decay of the mean");
-  c.add("optimizer.beta2", optimizer.beta2, {0, 1, false, true}, "AdamW: decay of the mean square");
-  c.add("optimizer.eps", optimizer.eps, {0, 1, true, false}, "AdamW: added to the root mean square");
-  c.add("optimizer.momentum", optimizer.momentum, {0, 1, false, true}, "SGD: momentum");
-  c.add("optimizer.weight_decay", optimizer.weight_decay, {0, 1e3, false, false}, "decoupled decay, on every tensor");
+  declare_optimizer(c, optimizer);
+  c.add("schedule.name", schedule.name, {"wsd", "cosine", "linear"},
+        "after the warm-up: stable, then decay (wsd), or a cosine or a line down to schedule.min_ratio");
   c.add("schedule.warmup_ratio", schedule.warmup_ratio, ratio, "share of the steps that warm up");
-  c.add("schedule.decay_ratio", schedule.decay_ratio, ratio, "share of the steps that decay");
+  c.add("schedule.decay_ratio", schedule.decay_ratio, ratio, "wsd: share of the steps that decay");
   c.add("schedule.min_ratio", schedule.min_ratio, ratio, "last rate over peak rate");
   c.add("layout.expert_parallel", expert_parallel, {1, 65536, false, false}, "ranks over which the experts are split");
   c.add("layout.zero", optimizer.zero, "split optimizer state over the ranks that hold the same weights (ZeRO-1)");
@@ -55,7 +101,9 @@ void TrainConfig::validate() {
   if (directory.empty()) throw UsageError("run.directory is empty", "name a folder: --run.directory runs/first");
   if (store.empty()) throw UsageError("data.store is empty", "make one with heddle data build, then --data.store FILE");
   schedule.total_steps = steps;
+  validate_muon(optimizer.muon);
   model.validate();
+  optimizer.loops = model.loops;
 }
 
 }  // namespace heddle

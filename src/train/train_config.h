@@ -13,8 +13,7 @@ struct TrainConfig {
   ModelConfig model;
   OptimizerConfig optimizer;
   StepConfig step;
-  WsdSchedule schedule;         ///< total_steps is train.steps
-  double learning_rate = 1e-3;  ///< peak
+  Schedule schedule;  ///< total_steps is train.steps
   int64_t steps = 1000;
   int64_t global_batch = 16;  ///< sequences per step, over all ranks and micro-batches
   int64_t micro_batch = 8;    ///< sequences per rank and forward pass

@@ -234,9 +234,9 @@ class Run {
       micro_batches.push_back(token_batch(batch, {first, range.count}));
       first += range.count;
     }
-    const double rate = config_.learning_rate * config_.schedule.factor(done_ + 1);
+    const double factor = config_.schedule.factor(done_ + 1);
     collective_place() = {.step = done_ + 1};
-    const StepResult result = step_.run(micro_batches, rate);
+    const StepResult result = step_.run(micro_batches, factor, done_ + 1);
     ++done_;
     collective_place() = {.step = done_};
     // One sum for all that ranks must agree on: text bytes, exchanged bytes, and whether a signal reached any of them.
@@ -249,7 +249,7 @@ class Run {
     StepRecord record;
     record.step = done_;
     record.time = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-    record.learning_rate = rate;
+    record.learning_rate = config_.optimizer.learning_rate * factor;
     record.tokens = static_cast<double>(result.counted_targets);
     record.bytes = bytes[0];
     record.exchange_bytes = bytes[1];

@@ -22,7 +22,7 @@ TEST(EveryLayout, AndOptimizerAndZeroEqualsOneRankInFourMicroBatches) {
     TrainingPlan plan;
     plan.optimizer.name = name;
     plan.optimizer.zero_block = 64;
-    plan.learning_rate = plan.optimizer.name == "sgd" ? 0.05 : 2e-3;
+    plan.optimizer.learning_rate = plan.optimizer.name == "sgd" ? 0.05 : 2e-3;
     Training reference(plan, *single, 1, 2);
     std::vector<std::unique_ptr<Training>> trainings;
     std::vector<Training*> all;
@@ -126,8 +126,7 @@ TEST(TrainLayout, ExpertGradientsAreNotScaledByTheLayout) {
   plan.steps = 1;
   plan.step.segment_loops = 0;
   plan.step.clip_norm = 0;
-  plan.optimizer = {.name = "sgd", .momentum = 0, .weight_decay = 0};
-  plan.learning_rate = 1;
+  plan.optimizer = {.name = "sgd", .learning_rate = 1, .momentum = 0, .weight_decay = 0};
   expect_same_training(plan, 2, plan.global_batch);
 }
 
@@ -247,7 +246,7 @@ TEST(TrainLayout, SgdThroughAllLoopsEqualsOneRank) {
   TrainingPlan plan;
   plan.step.segment_loops = 0;
   plan.optimizer.name = "sgd";
-  plan.learning_rate = 0.05;
+  plan.optimizer.learning_rate = 0.05;
   expect_same_training(plan, plan.global_batch / test_world().size(), plan.global_batch);
 }
 

@@ -12,15 +12,15 @@ namespace heddle {
 namespace {
 
 TEST(Schedule, RoundsHalvesToEven) {
-  EXPECT_EQ((WsdSchedule{25, 0.1, 0.1, 0.1}.warmup_steps()), 2);  // 2.5
-  EXPECT_EQ((WsdSchedule{35, 0.1, 0.1, 0.1}.warmup_steps()), 4);  // 3.5
-  EXPECT_EQ((WsdSchedule{25, 0.1, 0.1, 0.1}.decay_steps()), 2);
-  EXPECT_EQ((WsdSchedule{10, 0.01, 0.01, 0.1}.warmup_steps()), 1);  // at least one
-  EXPECT_EQ((WsdSchedule{10, 0.01, 0.01, 0.1}.decay_steps()), 0);
+  EXPECT_EQ((Schedule{"wsd", 25, 0.1, 0.1, 0.1}.warmup_steps()), 2);  // 2.5
+  EXPECT_EQ((Schedule{"wsd", 35, 0.1, 0.1, 0.1}.warmup_steps()), 4);  // 3.5
+  EXPECT_EQ((Schedule{"wsd", 25, 0.1, 0.1, 0.1}.decay_steps()), 2);
+  EXPECT_EQ((Schedule{"wsd", 10, 0.01, 0.01, 0.1}.warmup_steps()), 1);  // at least one
+  EXPECT_EQ((Schedule{"wsd", 10, 0.01, 0.01, 0.1}.decay_steps()), 0);
 }
 
 TEST(Schedule, WarmsUpStaysAndDecays) {
-  const WsdSchedule s{100, 0.1, 0.2, 0.1};  // 10 up, 20 down from step 80
+  const Schedule s{"wsd", 100, 0.1, 0.2, 0.1};  // 10 up, 20 down from step 80
   EXPECT_DOUBLE_EQ(s.factor(1), 0.1);
   EXPECT_DOUBLE_EQ(s.factor(9), 0.9);
   EXPECT_DOUBLE_EQ(s.factor(10), 1);
@@ -32,7 +32,7 @@ TEST(Schedule, WarmsUpStaysAndDecays) {
 }
 
 TEST(Schedule, DecayNeverReachesIntoTheWarmUp) {
-  const WsdSchedule s{10, 0.5, 0.8, 0};  // 5 up; decay starts at 5, not at 2
+  const Schedule s{"wsd", 10, 0.5, 0.8, 0};  // 5 up; decay starts at 5, not at 2
   EXPECT_DOUBLE_EQ(s.factor(4), 0.8);
   EXPECT_DOUBLE_EQ(s.factor(5), 1);
   EXPECT_DOUBLE_EQ(s.factor(6), 0.8);
@@ -86,16 +86,17 @@ TEST(GradientNorm, LeavesOutWhatHasNoneAndSeesNan) {
 
 TEST(Optimizer, AdamwStepsByHand) {
   Parameters p;
-  Optimizer adamw({.name = "adamw", .beta1 = 0.9, .beta2 = 0.99, .eps = 0.01, .weight_decay = 0.1}, p.set, p.groups,
-                  cpu::kernels());
+  Optimizer adamw(
+      {.name = "adamw", .learning_rate = 0.5, .beta1 = 0.9, .beta2 = 0.99, .eps = 0.01, .weight_decay = 0.1}, p.set,
+      p.groups, cpu::kernels());
   Parameters::give(p.a, 4);
-  adamw.step(0.5, 0.5);  // g = 2
+  adamw.step(1, 1, 0.5);  // g = 2
   // 1 * (1 - 0.05) - 0.5 * (0.2 / 0.1) / (sqrt(0.04 / 0.01) + 0.01)
   const double first = 0.95 - 0.5 * 2 / 2.01;
   EXPECT_NEAR(p.a.value.f32()[0], first, 1e-6);
   EXPECT_NEAR(p.a.value.f32()[11], first, 1e-6);
   Parameters::give(p.a, -2);
-  adamw.step(0.5, 0.5);  // g = -1
+  adamw.step(1, 1, 0.5);  // g = -1
   const double m = 0.9 * 0.2 - 0.1, v = 0.99 * 0.04 + 0.01;
   const double second = first * 0.95 - 0.5 * (m / (1 - 0.81)) / (std::sqrt(v / (1 - 0.9801)) + 0.01);
   EXPECT_NEAR(p.a.value.f32()[0], second, 1e-6);
@@ -104,11 +105,12 @@ TEST(Optimizer, AdamwStepsByHand) {
 
 TEST(Optimizer, SgdStepsByHand) {
   Parameters p;
-  Optimizer sgd({.name = "sgd", .momentum = 0.5, .weight_decay = 0.1}, p.set, p.groups, cpu::kernels());
+  Optimizer sgd({.name = "sgd", .learning_rate = 0.5, .momentum = 0.5, .weight_decay = 0.1}, p.set, p.groups,
+                cpu::kernels());
   Parameters::give(p.b, 2);
-  sgd.step(0.25, 1);
+  sgd.step(0.5, 1, 1);
   EXPECT_NEAR(p.b.value.f32()[3], 0.975 - 0.25 * 2, 1e-6);
-  sgd.step(0.25, 1);
+  sgd.step(0.5, 1, 1);
   EXPECT_NEAR(p.b.value.f32()[3], 0.475 * 0.975 - 0.25 * 3, 1e-6);
   EXPECT_FALSE(sgd.states()[2].second.defined());
 }
@@ -116,14 +118,14 @@ TEST(Optimizer, SgdStepsByHand) {
 TEST(Optimizer, LeavesTensorsWithoutGradientAlone) {
   for (const char* name : {"adamw", "sgd"}) {
     Parameters p;
-    Optimizer optimizer({.name = name}, p.set, p.groups, cpu::kernels());
+    Optimizer optimizer({.name = name, .learning_rate = 0.1}, p.set, p.groups, cpu::kernels());
     Parameters::give(p.a, 1);
     Parameters::give(p.b, 1);
-    optimizer.step(0.1, 1);
+    optimizer.step(1, 1, 1);
     p.set.clear_gradients();
     Parameters::give(p.a, 1);
     const float moment = optimizer.states()[2].first.f32()[0], value = p.b.value.f32()[0];
-    optimizer.step(0.1, 1);
+    optimizer.step(1, 1, 1);
     EXPECT_EQ(p.b.value.f32()[0], value) << name;
     EXPECT_EQ(optimizer.states()[2].first.f32()[0], moment) << name;
     EXPECT_EQ(optimizer.states()[2].steps, 1) << name;
@@ -136,9 +138,9 @@ TEST(Optimizer, LeavesTensorsWithoutGradientAlone) {
 TEST(Optimizer, DecaysEveryTensorAlsoVectors) {
   for (const char* name : {"adamw", "sgd"}) {
     Parameters p;
-    Optimizer optimizer({.name = name, .weight_decay = 0.5}, p.set, p.groups, cpu::kernels());
+    Optimizer optimizer({.name = name, .learning_rate = 0.1, .weight_decay = 0.5}, p.set, p.groups, cpu::kernels());
     for (Parameter& q : p.set.all()) Parameters::give(q, 0);
-    optimizer.step(0.1, 1);
+    optimizer.step(1, 1, 1);
     for (const Parameter& q : p.set.all()) EXPECT_NEAR(q.value.f32()[0], 0.95, 1e-6) << name << ' ' << q.name;
   }
 }

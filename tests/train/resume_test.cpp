@@ -120,8 +120,8 @@ TEST(Resume, RatesOfASessionInTwoPartsAreThoseOfOne) {
   const RunLog a = RunLog::open(folder.path("parts/log.h5")), b = RunLog::open(folder.path("straight/log.h5"));
   ASSERT_EQ(a.steps.size(), 20U);
   for (size_t i = 0; i < a.steps.size(); ++i) EXPECT_EQ(a.steps[i].learning_rate, b.steps[i].learning_rate);
-  EXPECT_EQ(b.steps[9].learning_rate, straight.learning_rate);
-  EXPECT_DOUBLE_EQ(b.steps[19].learning_rate, 0.1 * straight.learning_rate);
+  EXPECT_EQ(b.steps[9].learning_rate, straight.optimizer.learning_rate);
+  EXPECT_DOUBLE_EQ(b.steps[19].learning_rate, 0.1 * straight.optimizer.learning_rate);
 }
 
 TEST(Resume, AFinishedRunChangesNothing) {
@@ -145,7 +145,7 @@ TEST(Resume, SaysWhatChangedAndRefusesWhatMustNot) {
     return keys.resolved();
   };
   const std::string before = text();
-  config.learning_rate = 5e-3;
+  config.optimizer.learning_rate = 5e-3;
   config.steps = 2000;
   config.directory = "elsewhere";
   config.expert_parallel = 4;

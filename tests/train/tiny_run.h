@@ -42,7 +42,7 @@ inline TrainConfig tiny_run(const std::string& store, const std::string& directo
   c.global_batch = 4;
   c.micro_batch = 2;
   c.sequence = 16;
-  c.learning_rate = 3e-3;
+  c.optimizer.learning_rate = 3e-3;
   return c;
 }
 

@@ -8,12 +8,11 @@ namespace heddle {
 
 struct TrainingPlan {
   ModelConfig model = tiny_model();
-  OptimizerConfig optimizer;
+  OptimizerConfig optimizer{.learning_rate = 2e-3, .loops = 4};
   StepConfig step{.segment_loops = 2};
   int64_t global_batch = 8;
   int64_t sequence = 16;
   int64_t steps = 10;
-  double learning_rate = 2e-3;
   std::vector<int64_t> favoured;  ///< experts whose bias starts at +10
 };
 
@@ -44,7 +43,7 @@ struct Training {
     return all;
   }
 
-  StepResult run(int64_t step) { return trainer.run(batches(step), plan.learning_rate); }
+  StepResult run(int64_t step) { return trainer.run(batches(step), 1, step); }
 
   TrainingPlan plan;
   ProcessGroups groups;

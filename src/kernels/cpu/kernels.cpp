@@ -40,6 +40,10 @@ const Kernels& kernels() {
       .cross_entropy = cross_entropy,
       .adamw = adamw,
       .sgd = sgd,
+      .copy_matrix = copy_matrix,
+      .normalise_rows = normalise_rows,
+      .reduce_variance = reduce_variance,
+      .muon_update = muon_update,
   };
   return table;
 }

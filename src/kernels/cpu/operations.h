@@ -37,5 +37,9 @@ SumSlotsBackward sum_slots_backward;
 CrossEntropy cross_entropy;
 AdamW adamw;
 Sgd sgd;
+CopyMatrix copy_matrix;
+NormaliseRows normalise_rows;
+ReduceVariance reduce_variance;
+MuonUpdate muon_update;
 
 }  // namespace heddle::cpu

@@ -59,6 +59,10 @@ const Kernels& kernels() {
     clear(t.cross_entropy);
     clear(t.adamw);
     clear(t.sgd);
+    clear(t.copy_matrix);
+    clear(t.normalise_rows);
+    clear(t.reduce_variance);
+    clear(t.muon_update);
     return t;
   }();
   return table;

@@ -37,6 +37,10 @@ SumSlotsBackward sum_slots_backward;
 CrossEntropy cross_entropy;
 AdamW adamw;
 Sgd sgd;
+CopyMatrix copy_matrix;
+NormaliseRows normalise_rows;
+ReduceVariance reduce_variance;
+MuonUpdate muon_update;
 
 /// Writes one gradient element through a GradientOut.
 inline void put(const GradientOut& out, int64_t i, double value) {
