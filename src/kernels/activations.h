@@ -11,6 +11,11 @@ using SwigluForward = void(int64_t count, const float* gate, const float* up, fl
 using SwigluBackward = void(int64_t count, const float* gate, const float* up, const float* dy, float* dgate,
                             float* dup);
 
+enum class Activation {
+  kGelu,   ///< x/2 (1 + erf(x / sqrt 2))
+  kRelu2,  ///< max(0, x)^2
+};
+
 /// y = sigmoid(gate) * x.
 using SigmoidGateForward = void(int64_t count, const float* gate, const float* x, float* y);
 /// dgate and dx are overwritten; aliases as for SwigluBackward.
