@@ -54,15 +54,16 @@ int run_eval_command(Job& job, const Arguments& arguments) {
   options.micro_batch = micro_batch > 0 ? micro_batch : loaded.config.micro_batch;
   options.samples = samples;
   options.document_mask = loaded.config.document_mask;
+  options.seed = static_cast<uint64_t>(loaded.config.seed);
   store.require_part(part_of(part));
   const std::vector<EvaluationResult> results = evaluate(*loaded.model, store, part_of(part), options);
   log_line(fmt::format("{} on the {} part of {} (trained with {} loops, depth rule {})", loaded.path, part,
-                       store.path(), loaded.config.model.loops, rule));
+                       store.path(), loaded.model->active_loops(), rule));
   nlohmann::json rows = nlohmann::json::array();
   for (const EvaluationResult& r : results) {
-    const bool beyond = r.loops > loaded.config.model.loops;
+    const bool beyond = r.loops > loaded.model->active_loops();
     log_line(fmt::format("  {:>3} loops  loss {:.6f}  {:.6f} bits per byte  {} tokens{}", r.loops, r.nats_per_token,
-                         r.bits_per_byte, r.targets, beyond ? "  (beyond training: the last router serves)" : ""));
+                         r.bits_per_byte, r.targets, beyond ? "  (beyond training: what belongs to the last loop serves)" : ""));
     rows.push_back(
         {{"loops", r.loops}, {"loss", r.nats_per_token}, {"bits_per_byte", r.bits_per_byte}, {"tokens", r.targets}});
   }

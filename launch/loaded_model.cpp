@@ -33,10 +33,11 @@ LoadedModel open_model(Job& job, const std::string& where, int expert_parallel, 
   loaded.config.validate();
   loaded.config.model.vocabulary_size =
       static_cast<int64_t>(h5::File(loaded.path, h5::File::Mode::kRead).extent("/model/embed_tokens.weight").at(0));
-  check_layout(job.world().size(), expert_parallel, loaded.config.model.moe.experts);
+  check_layout(job.world().size(), expert_parallel, loaded.config.layout_experts());
   loaded.groups = std::make_unique<ProcessGroups>(job.world(), expert_parallel);
-  loaded.model = std::make_unique<Loom>(loaded.config.model, *loaded.groups, kernels);
+  loaded.model = std::make_unique<LoopedModel>(loaded.config.model, *loaded.groups, kernels);
   load_model(loaded.path, *loaded.model);
+  loaded.model->set_active_loops(loaded.config.loops_of_steps().active(loaded.info.step));
   return loaded;
 }
 

@@ -14,7 +14,7 @@ struct LoadedModel {
   CheckpointInfo info;
   TrainConfig config;  ///< of the run that wrote it
   std::unique_ptr<ProcessGroups> groups;
-  std::unique_ptr<Loom> model;
+  std::unique_ptr<LoopedModel> model;
 };
 
 /// `where`: a checkpoint file or a run's folder. The vocabulary is that of the stored embedding. Collective.

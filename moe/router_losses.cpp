@@ -5,14 +5,14 @@
 namespace heddle {
 
 void RouterLosses::add_logits(Tape& tape, const Variable& logits) {
-  if (config_.z <= 0 || tokens_ == 0) return;
+  if (!(config_.z > 0 || config_.measure) || tokens_ == 0) return;
   const double scale = weight_ / static_cast<double>(tokens_);
   const double sum = router_z_loss(tape, logits, static_cast<float>(config_.z * scale));
   if (!replaying_) router_z_ += scale * sum;
 }
 
 void RouterLosses::add_choice(Tape& tape, RouterVisit visit, const Tensor& index, const Variable& scores) {
-  if (config_.aux <= 0) return;
+  if (!(config_.aux > 0 || config_.measure)) return;
   Visit added{visit, {}, expert_share(tape, scores)};
   if (replaying_) {
     start_gradient(added);
@@ -24,7 +24,7 @@ void RouterLosses::add_choice(Tape& tape, RouterVisit visit, const Tensor& index
 }
 
 void RouterLosses::start_gradient(const Visit& visit) {
-  if (!visit.share.wants_gradient()) return;
+  if (!visit.share.wants_gradient() || tokens_ == 0) return;
   const std::vector<float>& gradient = gradients_.at(visit.visit);
   const GradientOut out = gradient_out(visit.share.slot);
   require(!out.accumulate, "the share of a visit has one reader");
@@ -32,7 +32,7 @@ void RouterLosses::start_gradient(const Visit& visit) {
 }
 
 void RouterLosses::finish(Communicator& world) {
-  if (config_.aux <= 0) return;
+  if (!(config_.aux > 0 || config_.measure)) return;
   std::vector<int64_t> slots;
   for (const Visit& visit : visits_) slots.insert(slots.end(), visit.slots.begin(), visit.slots.end());
   world.all_reduce_sum(std::span<int64_t>(slots));

@@ -22,7 +22,7 @@ struct RouterLossConfig {
   double aux = 0;  ///< coefficient of A
   double z = 0;    ///< coefficient of Q
   AuxScope scope = AuxScope::kLoop;
-  bool any() const { return aux > 0 || z > 0; }
+  bool measure = false;  ///< compute A and Q also where their coefficients are zero
 };
 
 /// One visit of one router: the stored layer it belongs to (any number that names it), and its place in the order.

@@ -29,6 +29,7 @@ LoopedModel::LoopedModel(const ModelConfig& config, ProcessGroups& groups, const
   final_norm_ = make_norm(config_.norms.final, "final_norm.weight", d);
   head_ = config_.embedding_tied ? embedding_ : &parameters_.add("lm_head.weight", {config_.vocabulary_size, d});
   make_routers();
+  assign_roles();
   parameters_.allocate_values();
   row_marks_.resize(at(config_.prelude_layers + config_.loops * config_.layers + config_.coda_layers));
 }
@@ -143,6 +144,28 @@ void LoopedModel::make_routers() {
         layer.layer->moe.router_biases.push_back(
             &parameters_.add(fmt::format("{}.moe.routers.{}.bias", layer.name, t), {e}));
     }
+}
+
+void LoopedModel::assign_roles() {
+  const auto is_vector = [](const std::string& name) {
+    return name.ends_with("norm.weight") || name.starts_with("hyper.") || name == "reinject.alpha" ||
+           name == "reinject.dt_bias" || name == "reinject.A_log" || name.ends_with(".bias") ||
+           name == "condition.loop" || name == "condition.embedding";
+  };
+  for (Parameter& p : parameters_.all()) {
+    const bool router = p.name.find(".routers.") != p.name.npos;
+    p.role = &p == embedding_        ? Role::kEmbedding
+             : &p == head_           ? Role::kHead
+             : is_vector(p.name)     ? Role::kVector
+             : router                ? Role::kRouter
+                                     : Role::kMatrix;
+    const bool of_one_loop = router && (config_.moe.router == RouterSharing::kPerLoop || p.role == Role::kVector);
+    p.tied_core = config_.tied && p.name.starts_with("core.") && !of_one_loop;
+    if (p.name.find(".shared.") != p.name.npos) {
+      p.pieces = config_.moe.shared_experts;
+      p.piece_axis = p.name.ends_with("down_proj.weight") ? 1 : 0;
+    }
+  }
 }
 
 LayerVisit LoopedModel::visit_of(const Tape& tape, StackPart part, int64_t loop, int64_t layer, const Layer& weights,

@@ -94,6 +94,7 @@ class LoopedModel {
   void make_experts(Layer& layer, const std::string& prefix, bool rows_by_loop);
   void make_boundary();
   void make_routers();
+  void assign_roles();
 
   int64_t constants_loops(const Options& options) const {
     return options.constants_loops > 0 ? options.constants_loops : config_.loops;

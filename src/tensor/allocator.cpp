@@ -86,7 +86,7 @@ void* Allocator::from_system(int64_t size, Purpose purpose) {
   if (block == nullptr)
     throw Error(
         fmt::format("out of memory: {} bytes for {} ({} bytes in use)", size, purpose_name(purpose), use_.total),
-        "use fewer rows per micro-batch (train.micro_batch) or shorter segments (train.segment_loops)");
+        "use fewer rows per micro-batch (train.micro_batch) or shorter segments (backprop.loops)");
   use_.reserved += size;
   ++use_.system_requests;
   return block;

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "support/parallel.h"
+#include "support/random.h"
+
 namespace heddle {
 
 std::vector<RowRange> micro_batch_rows(int64_t global_batch, int64_t micro_batch, int rank, int ranks) {
@@ -15,7 +18,7 @@ std::vector<RowRange> micro_batch_rows(int64_t global_batch, int64_t micro_batch
 
 TokenBatch token_batch(const Batch& batch, RowRange range) {
   static_assert(kIgnoredTarget == data::kIgnoredTarget, "loader and loss mark ignored targets alike");
-  TokenBatch out{range.count, batch.sequence_length, {}, {}, {}, {}};
+  TokenBatch out{range.count, batch.sequence_length, {}, {}, {}, {}, {}};
   const int64_t first = range.first * batch.sequence_length, count = range.count * batch.sequence_length;
   const auto copy = [&](const std::vector<int32_t>& from) {
     Tensor tensor = Tensor::empty({count}, Purpose::kActivations, DType::kInt32);
@@ -27,6 +30,20 @@ TokenBatch token_batch(const Batch& batch, RowRange range) {
   out.position = copy(batch.positions);
   out.document_start = copy(batch.document_start);
   return out;
+}
+
+void add_noise(TokenBatch& batch, const ModelConfig& model, uint64_t seed, NoiseUse use, int64_t first_row) {
+  if (model.initial_state != InitialState::kNoise) return;
+  const int64_t row = batch.sequence * model.hidden_size, count = batch.rows * row;
+  batch.noise = Tensor::empty({batch.rows * batch.sequence, model.hidden_size}, Purpose::kActivations);
+  float* const out = batch.noise.f32();
+  const auto first = static_cast<uint64_t>(first_row * row);
+  const auto stream = static_cast<uint32_t>(use);
+  const double deviation = model.noise_deviation;
+  parallel_for(count, count > kParallelElements, [=](int64_t i) {
+    out[i] = static_cast<float>(deviation *
+                                random_normal(seed, Draw::kNoise, stream, first + static_cast<uint64_t>(i)));
+  });
 }
 
 }  // namespace heddle

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "data/loader.h"
-#include "model/loom.h"
+#include "model/looped_model.h"
 
 namespace heddle {
 
@@ -19,5 +19,10 @@ std::vector<RowRange> micro_batch_rows(int64_t global_batch, int64_t micro_batch
 
 /// Rows [range.first, range.first + range.count) of loader rows as tensors.
 TokenBatch token_batch(const Batch& batch, RowRange range);
+
+enum class NoiseUse : uint32_t { kTraining, kEvaluation, kGeneration };
+/// Draws the initial state if the model's is noise: normal, a function of (seed, use, number of the row, position,
+/// channel). `first_row`: number of the batch's first row in the whole run, evaluation or text.
+void add_noise(TokenBatch& batch, const ModelConfig& model, uint64_t seed, NoiseUse use, int64_t first_row);
 
 }  // namespace heddle

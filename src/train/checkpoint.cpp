@@ -187,7 +187,7 @@ void write_tensors(Communicator& world, CheckpointWriter writer, const std::stri
 }  // namespace
 
 std::string save_checkpoint(const std::string& folder, int64_t keep, CheckpointWriter writer,
-                            const CheckpointInfo& info, Loom& model, Optimizer& optimizer, SpikeGuard& spike_guard,
+                            const CheckpointInfo& info, LoopedModel& model, Optimizer& optimizer, SpikeGuard& spike_guard,
                             const std::vector<std::string>& damaged) {
   Communicator& world = model.groups().world();
   const fs::path path = fs::path(folder) / file_name(info.step);
@@ -267,11 +267,11 @@ CheckpointInfo read_checkpoint_info(const std::string& path) {
   return info;
 }
 
-void load_model(const std::string& path, Loom& model) {
+void load_model(const std::string& path, LoopedModel& model) {
   read_tensors(model.groups().world(), path, model_tensors(model));
 }
 
-void load_training_state(const std::string& path, Loom& model, Optimizer& optimizer, SpikeGuard& spike_guard) {
+void load_training_state(const std::string& path, LoopedModel& model, Optimizer& optimizer, SpikeGuard& spike_guard) {
   Communicator& world = model.groups().world();
   std::vector<double> baselines;
   std::vector<int64_t> steps;
@@ -295,7 +295,7 @@ void load_training_state(const std::string& path, Loom& model, Optimizer& optimi
   if (baselines.size() != spike_guard.baselines().size())
     throw Error(fmt::format("'{}' was trained in {} segments, this run has {}", path, baselines.size(),
                             spike_guard.baselines().size()),
-                "keep train.segment_loops when resuming");
+                "keep backprop.mode and backprop.loops when resuming");
   read_tensors(world, path, optimizer_tensors(model, optimizer));
   for (size_t i = 0; i < steps.size(); ++i) optimizer.states()[i].steps = steps[i];
   for (size_t s = 0; s < baselines.size(); ++s)

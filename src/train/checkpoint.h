@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "model/loom.h"
+#include "model/looped_model.h"
 #include "optim/optimizer.h"
 #include "train/checkpoint_tensors.h"
 #include "train/spike_guard.h"
@@ -40,7 +40,7 @@ enum class CheckpointWriter { kAuto, kParallel, kOne };
 /// `damaged` (files that did not fit their checksums) are not counted. Refuses to publish tensors that are not finite.
 /// Returns the path. Collective; a failure throws on every rank and leaves older files alone.
 std::string save_checkpoint(const std::string& folder, int64_t keep, CheckpointWriter writer,
-                            const CheckpointInfo& info, Loom& model, Optimizer& optimizer, SpikeGuard& spike_guard,
+                            const CheckpointInfo& info, LoopedModel& model, Optimizer& optimizer, SpikeGuard& spike_guard,
                             const std::vector<std::string>& damaged = {});
 
 /// The marker beside the file names its size.
@@ -54,9 +54,9 @@ CheckpointInfo read_checkpoint_info(const std::string& path);
 
 /// Reads this rank's part of the weights; shapes must be those of the model and checksums must hold, the error names
 /// the first that do not (DamagedCheckpoint, on every rank). Collective.
-void load_model(const std::string& path, Loom& model);
+void load_model(const std::string& path, LoopedModel& model);
 /// Reads moments, target norms, step counts and spike baselines; every one must be there. Collective.
-void load_training_state(const std::string& path, Loom& model, Optimizer& optimizer, SpikeGuard& spike_guard);
+void load_training_state(const std::string& path, LoopedModel& model, Optimizer& optimizer, SpikeGuard& spike_guard);
 
 /// Names of the datasets that hold tensors.
 std::vector<std::string> checkpoint_tensors(const std::string& path);

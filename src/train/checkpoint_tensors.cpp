@@ -55,18 +55,18 @@ std::vector<int64_t> sums_over_ranks(Communicator& world, const std::vector<Stor
 
 }  // namespace
 
-std::vector<StoredTensor> model_tensors(Loom& model) {
+std::vector<StoredTensor> model_tensors(LoopedModel& model) {
   std::vector<StoredTensor> tensors;
   for (const Parameter& p : model.parameters().all())
     tensors.push_back(shared_tensor("/model/" + p.name, p.global_shape, p.global_offset(), p.value.floats(),
                                     holders_of(model.groups(), p.sharing)));
-  for (int64_t l = 0; l < model.config().layers; ++l)
-    tensors.push_back(shared_tensor("/model/" + Loom::balance_bias_name(l), {model.config().moe.experts}, 0,
+  for (int64_t l = 0; l < model.stored_moe_layers(); ++l)
+    tensors.push_back(shared_tensor("/model/" + model.balance_bias_name(l), model.balance_bias(l).shape(), 0,
                                     model.balance_bias(l).floats(), model.groups().world()));
   return tensors;
 }
 
-std::vector<StoredTensor> optimizer_tensors(Loom& model, Optimizer& optimizer) {
+std::vector<StoredTensor> optimizer_tensors(LoopedModel& model, Optimizer& optimizer) {
   std::vector<StoredTensor> tensors;
   for (const Parameter& p : model.parameters().all()) {
     for (const Optimizer::StateTensor& t : optimizer.state_tensors(p)) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "model/loom.h"
+#include "model/looped_model.h"
 #include "optim/optimizer.h"
 #include "support/hdf5.h"
 
@@ -46,9 +46,9 @@ struct StoredTensor {
 };
 
 /// Weights and balance biases.
-std::vector<StoredTensor> model_tensors(Loom& model);
+std::vector<StoredTensor> model_tensors(LoopedModel& model);
 /// Moments and whatever else the optimizer keeps of all parameters.
-std::vector<StoredTensor> optimizer_tensors(Loom& model, Optimizer& optimizer);
+std::vector<StoredTensor> optimizer_tensors(LoopedModel& model, Optimizer& optimizer);
 
 /// Checksum of every tensor over all its elements (support/hash.h), the same on every rank. Throws on every rank if an
 /// element is not finite, naming the tensor. Collective.

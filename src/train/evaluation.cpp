@@ -17,47 +17,32 @@ std::vector<double> token_bytes(const TokenStore& store) {
 
 namespace {
 
-/// Sums the head's loss after each of the wanted loop counts.
-class ExitLosses : public ForwardObserver {
- public:
-  ExitLosses(Loom& model, const std::vector<int64_t>& loops, std::vector<double>& sums)
-      : model_(model), loops_(loops), sums_(sums) {}
-  const TokenBatch* batch = nullptr;
-
-  void on_loop_end(int64_t loop, const Tensor& state, const Tensor&) override {
-    for (size_t i = 0; i < loops_.size(); ++i) {
-      if (loops_[i] != loop + 1) continue;
-      Tape tape(model_.kernels(), Tape::Mode::kForwardOnly);
-      sums_[i] += model_.loss_sum(tape, Tape::constant(state), *batch, 0);
-    }
-  }
-
- private:
-  Loom& model_;
-  const std::vector<int64_t>& loops_;
-  std::vector<double>& sums_;
-};
-
-void forward(Loom& model, const TokenBatch& batch, int64_t loops, int64_t constants_loops, ForwardObserver* observer) {
+/// One pass over `loops.back()` loops; adds the loss after each of the counts (rising) to `sums`.
+void add_losses(LoopedModel& model, const TokenBatch& batch, const std::vector<int64_t>& loops, int64_t constants_loops,
+                std::span<double> sums) {
   Tape tape(model.kernels(), Tape::Mode::kForwardOnly);
-  Loom::Options options;
+  LoopedModel::Options options;
   options.constants_loops = constants_loops;
   options.use_capacity = false;
-  options.observer = observer;
   const Variable embedding = model.embed(tape, batch, options);
-  LoopState state = Loom::start(embedding);
-  model.run_loops(tape, batch, embedding, 0, loops, options, state);
+  LoopState state = model.start(batch, embedding);
+  int64_t done = 0;
+  for (size_t i = 0; i < loops.size(); ++i) {
+    model.run_loops(tape, batch, embedding, done, loops[i], options, state);
+    done = loops[i];
+    sums[i] += model.loss(tape, model.read_out(tape, batch, embedding, state, options), batch, 0).cross_entropy;
+  }
 }
 
 }  // namespace
 
-std::vector<EvaluationResult> evaluate(Loom& model, const TokenStore& store, Part part,
+std::vector<EvaluationResult> evaluate(LoopedModel& model, const TokenStore& store, Part part,
                                        const EvaluationOptions& options) {
   Communicator& world = model.groups().world();
   std::vector<int64_t> loops = options.loops;
   std::sort(loops.begin(), loops.end());
   loops.erase(std::unique(loops.begin(), loops.end()), loops.end());
-  if (loops.empty()) loops = {model.config().loops};
+  if (loops.empty()) loops = {model.active_loops()};
   const Loader loader(store, {options.sequence, 1, 0, options.document_mask});
   const int64_t all = loader.eval_samples(part);
   const int64_t count = options.samples > 0 ? std::min(options.samples, all) : all;
@@ -66,30 +51,23 @@ std::vector<EvaluationResult> evaluate(Loom& model, const TokenStore& store, Par
   std::vector<double> sums(loops.size(), 0);
   double bytes = 0;
   int64_t targets = 0;
-  ExitLosses exits(model, loops, sums);
   for (const RowRange range : micro_batch_rows(count, options.micro_batch, world.rank(), world.size())) {
     if (options.interrupted && options.interrupted()) return {};
-    const TokenBatch batch = token_batch(loader.fetch_eval(part, range.first, range.count), {0, range.count});
+    TokenBatch batch = token_batch(loader.fetch_eval(part, range.first, range.count), {0, range.count});
+    add_noise(batch, model.config(), options.seed, NoiseUse::kEvaluation, range.first);
     for (int64_t i = 0; i < batch.targets.count(); ++i) {
       const int32_t target = batch.targets.i32()[i];
       if (target == kIgnoredTarget) continue;
       ++targets;
       bytes += bytes_of[static_cast<size_t>(target)];
     }
-    exits.batch = &batch;
     if (options.rule == DepthRule::kTrained) {
-      forward(model, batch, loops.back(), 0, &exits);
+      add_losses(model, batch, loops, 0, sums);
       continue;
     }
     // Every count has constants of its own, so no pass serves two of them.
-    for (size_t i = 0; i < loops.size(); ++i) {
-      const std::vector<int64_t> one{loops[i]};
-      std::vector<double> sum{0};
-      ExitLosses exit(model, one, sum);
-      exit.batch = &batch;
-      forward(model, batch, loops[i], loops[i], &exit);
-      sums[i] += sum[0];
-    }
+    for (size_t i = 0; i < loops.size(); ++i)
+      add_losses(model, batch, {loops[i]}, loops[i], std::span(sums).subspan(i, 1));
   }
   world.all_reduce_sum(std::span<double>(sums));
   world.all_reduce_sum(std::span<double>(&bytes, 1));

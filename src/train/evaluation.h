@@ -5,23 +5,24 @@
 #include <vector>
 
 #include "data/token_store.h"
-#include "model/loom.h"
+#include "model/looped_model.h"
 
 namespace heddle {
 
-/// What gamma uses when a count other than the configured one is run.
+/// What the constants use when a count other than the configured one is run.
 enum class DepthRule {
   kTrained,   ///< the configured count: fewer loops is early exit
   kRescaled,  ///< the count that is run
 };
 
 struct EvaluationOptions {
-  std::vector<int64_t> loops;  ///< counts, each once in rising order; empty: the configured one
+  std::vector<int64_t> loops;  ///< counts, each once in rising order; empty: the model's (before growth: the count until then)
   DepthRule rule = DepthRule::kTrained;
   int64_t sequence = 256;
   int64_t micro_batch = 8;
   int64_t samples = 0;  ///< at most so many windows from the start of the part; 0: all
   bool document_mask = true;
+  uint64_t seed = 0;  ///< of the initial state, where it is noise
   /// Asked by all ranks together before every micro-batch: true ends the evaluation without a result.
   std::function<bool()> interrupted;
 };
@@ -37,7 +38,7 @@ struct EvaluationResult {
 std::vector<double> token_bytes(const TokenStore& store);
 
 /// Capacity is off, loads are not counted. Empty where it was interrupted. Collective.
-std::vector<EvaluationResult> evaluate(Loom& model, const TokenStore& store, Part part,
+std::vector<EvaluationResult> evaluate(LoopedModel& model, const TokenStore& store, Part part,
                                        const EvaluationOptions& options);
 
 }  // namespace heddle

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "support/random.h"
+#include "train/batches.h"
 
 namespace heddle {
 
@@ -29,10 +30,11 @@ int64_t draw_token(const float* logits, int64_t vocabulary, double temperature, 
 namespace {
 
 /// Logits of the last position; rank 0 holds the row, the others take part with none.
-std::vector<float> last_logits(Loom& model, const std::vector<int64_t>& tokens, int64_t loops) {
+std::vector<float> last_logits(LoopedModel& model, const std::vector<int64_t>& tokens, int64_t loops,
+                               uint64_t seed) {
   const auto length = static_cast<int64_t>(tokens.size());
   const bool holds = model.groups().world().rank() == 0;
-  TokenBatch batch{holds ? 1 : 0, length, {}, {}, {}, {}};
+  TokenBatch batch{holds ? 1 : 0, length, {}, {}, {}, {}, {}};
   const int64_t n = batch.rows * length;
   for (Tensor* t : {&batch.tokens, &batch.targets, &batch.position})
     *t = Tensor::zeros({n}, Purpose::kActivations, DType::kInt32);
@@ -41,27 +43,29 @@ std::vector<float> last_logits(Loom& model, const std::vector<int64_t>& tokens, 
     batch.position.i32()[i] = static_cast<int32_t>(i);
   }
   Tape tape(model.kernels(), Tape::Mode::kForwardOnly);
-  Loom::Options options;
+  LoopedModel::Options options;
   options.use_capacity = false;
+  add_noise(batch, model.config(), seed, NoiseUse::kGeneration, 0);
   const Variable embedding = model.embed(tape, batch, options);
-  LoopState state = Loom::start(embedding);
+  LoopState state = model.start(batch, embedding);
   model.run_loops(tape, batch, embedding, 0, loops, options, state);
+  const Variable y = model.read_out(tape, batch, embedding, state, options);
   if (!holds) return {};
-  const Tensor logits = model.logits(state.state.value.rows(n - 1, 1));
+  const Tensor logits = model.logits(y.value.rows(n - 1, 1));
   return {logits.f32(), logits.f32() + logits.count()};
 }
 
 }  // namespace
 
-std::vector<int64_t> generate(Loom& model, std::vector<int64_t> text, const GenerationOptions& options) {
+std::vector<int64_t> generate(LoopedModel& model, std::vector<int64_t> text, const GenerationOptions& options) {
   Communicator& world = model.groups().world();
-  const int64_t loops = options.loops > 0 ? options.loops : model.config().loops;
+  const int64_t loops = options.loops > 0 ? options.loops : model.active_loops();
   const size_t prompt = text.size();
   require(prompt > 0, "generation from an empty prompt");
   for (int64_t i = 0; i < options.tokens; ++i) {
     const size_t first = text.size() - std::min(text.size(), static_cast<size_t>(options.context));
     const std::vector<int64_t> window(text.begin() + static_cast<std::ptrdiff_t>(first), text.end());
-    const std::vector<float> logits = last_logits(model, window, loops);
+    const std::vector<float> logits = last_logits(model, window, loops, options.seed);
     int64_t next = 0;
     if (!logits.empty())
       next = draw_token(logits.data(), static_cast<int64_t>(logits.size()), options.temperature, options.top_k,

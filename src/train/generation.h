@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "model/loom.h"
+#include "model/looped_model.h"
 
 namespace heddle {
 
@@ -25,6 +25,6 @@ int64_t draw_token(const float* logits, int64_t vocabulary, double temperature, 
 
 /// New tokens behind `prompt` (at least one token); each draw is a function of (seed, position). Collective; all ranks
 /// return the same.
-std::vector<int64_t> generate(Loom& model, std::vector<int64_t> prompt, const GenerationOptions& options);
+std::vector<int64_t> generate(LoopedModel& model, std::vector<int64_t> prompt, const GenerationOptions& options);
 
 }  // namespace heddle

@@ -16,7 +16,7 @@ MemoryUse dry_step(const TrainConfig& config, const ModelConfig& shape, ProcessG
   Allocator pages(Allocator::Backing::kUntouched);
   const ScopedAllocator scope(pages);
   const Kernels& kernels = dry::kernels();
-  Loom model(shape, groups, kernels);
+  LoopedModel model(shape, groups, kernels);
   Optimizer optimizer(config.optimizer, model.parameters(), groups, kernels);
   model.parameters().allocate_gradients();
   TrainStep step(model, optimizer, config.step);
@@ -32,7 +32,7 @@ MemoryUse dry_step(const TrainConfig& config, const ModelConfig& shape, ProcessG
     rows.document_start.resize(tokens);
     micro_batches.push_back(token_batch(rows, {0, range.count}));
   }
-  step.run(micro_batches, 0, 1);
+  step.run(micro_batches, {1, 0, step.largest_loops()});
   return pages.use();
 }
 
@@ -72,7 +72,7 @@ void check_memory(const MemoryUse& plan, int local_ranks) {
                                  "which has {} of memory",
                                  human_bytes(static_cast<double>(plan.total_peak)), human_bytes(needed), local_ranks,
                                  human_bytes(total)),
-                     "lower train.micro_batch or train.segment_loops, split experts over more ranks "
+                     "lower train.micro_batch or backprop.loops (of segmented, checkpointed, truncated), split experts over more ranks "
                      "(layout.expert_parallel) and state with layout.zero, or take a smaller model");
 }
 

@@ -25,12 +25,17 @@ std::map<std::string, std::string> values_of(const std::string& text, const std:
 std::string why_fixed(const std::string& key) {
   for (const char* name : {"train.global_batch", "train.sequence_length", "train.seed"})
     if (key == name) return "the data position would shift";
-  for (const char* name : {"moe.experts", "moe.top_k", "moe.shared_experts", "moe.intermediate"})
+  for (const char* name : {"moe.experts", "moe.top_k", "moe.shared_experts", "moe.intermediate", "moe.score",
+                           "moe.router", "moe.renormalise", "moe.balance_scope", "head.multiplier", "head.soft_cap"})
     if (key == name) return "the weights would be used as another function";
-  for (const char* section : {"model.", "residual.", "reinjection."})
+  for (const char* section : {"model.", "residual.", "reinjection.", "norms.", "embedding.", "feed_forward.",
+                              "hyper_connections.", "conditioning."})
     if (key.starts_with(section) && key != "model.vocabulary_size")
       return "the weights would be used as another function";
-  if (key == "train.segment_loops") return "the log and the spike guard are kept by segment";
+  for (const char* name : {"backprop.mode", "backprop.loops", "loss.loop_weights"})
+    if (key == name) return "the log and the spike guard are kept by segment";
+  for (const char* section : {"loop_count.", "growth."})
+    if (key.starts_with(section) && key != "growth.rewarm_steps") return "steps before would have run other loops";
   for (const char* name : {"optimizer.name", "muon.second_moment", "muon.routers"})
     if (key == name) return "the optimizer's state is another one";
   return "";

@@ -1,31 +1,34 @@
 #include "train/routing_statistics.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace heddle {
 
-namespace {
+RoutingStatistics::RoutingStatistics(const LoopedModel& model, int64_t loops)
+    : model_(model),
+      loops_(loops),
+      layers_(model.config().layers),
+      experts_(model.config().any_moe() ? model.config().moe.experts : 0),
+      rows_of_layer_(model.config().loops) {}
 
-/// Sum over tokens of the mean square that a norm divided by: 1 / inverse^2 - eps.
-double sum_of_mean_squares(const Tensor& inverse_rms, double eps) {
+double RoutingStatistics::mean_squares(const Tensor& inverse_rms, const Tensor& state) const {
+  if (!inverse_rms.defined())
+    return model_.kernels().sum_of_squares(state.count(), state.f32()) / static_cast<double>(model_.config().hidden_size);
   double sum = 0;
   for (const float inverse : inverse_rms.floats()) {
     const double value = static_cast<double>(inverse);
-    sum += 1 / (value * value) - eps;
+    sum += 1 / (value * value) - model_.config().norm_eps;
   }
   return sum;
 }
-
-}  // namespace
-
-RoutingStatistics::RoutingStatistics(int64_t loops, int64_t layers, int64_t experts, double norm_eps)
-    : loops_(loops), layers_(layers), experts_(experts), norm_eps_(norm_eps) {}
 
 void RoutingStatistics::begin_step(size_t micro_batches) {
   const size_t cells = static_cast<size_t>(loops_ * layers_);
   micro_batch_ = 0;
   last_choice_.assign(micro_batches, std::vector<Tensor>(static_cast<size_t>(layers_)));
   load_.assign(cells * static_cast<size_t>(experts_), 0);
+  stored_load_.assign(static_cast<size_t>(model_.stored_moe_layers() * rows_of_layer_ * experts_), 0);
   dropped_.assign(cells, 0);
   shared_.assign(cells, 0);
   compared_.assign(cells, 0);
@@ -35,43 +38,58 @@ void RoutingStatistics::begin_step(size_t micro_batches) {
 }
 
 void RoutingStatistics::on_block(const BlockView& view) {
-  const size_t at = cell(view.loop, view.layer);
+  if (view.place.stored_moe >= 0) count_choices(view);
+  if (view.place.part == StackPart::kCore)
+    block_square_[cell(view.place.loop, view.place.layer)] += mean_squares(view.inverse_rms, view.layer_state);
+}
+
+void RoutingStatistics::count_choices(const BlockView& view) {
+  const bool core = view.place.part == StackPart::kCore;
   const Tensor& index = view.routing.index;
   const int64_t slots = index.count(), k = index.dim(1);
   const int32_t* const chosen = index.i32();
   const uint8_t* const keep = view.routing.keep.u8();
-  int64_t* const load = load_.data() + at * static_cast<size_t>(experts_);
+  std::vector<int64_t> load(static_cast<size_t>(experts_), 0);
+  int64_t dropped = 0;
   for (int64_t slot = 0; slot < slots; ++slot) {
     if (keep == nullptr || keep[slot] != 0)
-      ++load[chosen[slot]];
+      ++load[static_cast<size_t>(chosen[slot])];
     else
-      ++dropped_[at];
+      ++dropped;
   }
+  const auto add_to = [&](std::vector<int64_t>& sums, int64_t row) {
+    for (size_t e = 0; e < load.size(); ++e) sums[static_cast<size_t>(row * experts_) + e] += load[e];
+  };
+  const int64_t row = core ? std::min(view.place.loop, rows_of_layer_ - 1) : 0;
+  add_to(stored_load_, view.place.stored_moe * rows_of_layer_ + row);
+  if (!core) return;
+  const size_t at = cell(view.place.loop, view.place.layer);
+  add_to(load_, static_cast<int64_t>(at));
+  dropped_[at] += dropped;
 
-  Tensor& last = last_choice_.at(micro_batch_)[static_cast<size_t>(view.layer)];
-  if (view.loop > 0 && last.defined()) {
+  Tensor& last = last_choice_.at(micro_batch_)[static_cast<size_t>(view.place.layer)];
+  if (view.place.loop > 0 && last.defined()) {
     const int32_t* const before = last.i32();
     int64_t common = 0;
-    for (int64_t row = 0; row < slots; row += k)
-      for (int64_t i = row; i < row + k; ++i)
-        for (int64_t j = row; j < row + k; ++j) common += chosen[i] == before[j];
+    for (int64_t token = 0; token < slots; token += k)
+      for (int64_t i = token; i < token + k; ++i)
+        for (int64_t j = token; j < token + k; ++j) common += chosen[i] == before[j];
     shared_[at] += common;
     compared_[at] += slots;
   }
   last = index;
-  block_square_[at] += sum_of_mean_squares(view.inverse_rms, norm_eps_);
 }
 
-void RoutingStatistics::on_loop_end(int64_t loop, const Tensor& /*state*/, const Tensor& inverse_rms) {
-  square_[static_cast<size_t>(loop)] += sum_of_mean_squares(inverse_rms, norm_eps_);
-  rows_[static_cast<size_t>(loop)] += inverse_rms.count();
+void RoutingStatistics::on_loop_end(int64_t loop, const Tensor& state, const Tensor& inverse_rms) {
+  square_[static_cast<size_t>(loop)] += mean_squares(inverse_rms, state);
+  rows_[static_cast<size_t>(loop)] += state.dim(0);
 }
 
 void RoutingStatistics::reduce(Communicator& world) {
   last_choice_.clear();
   if (world.size() == 1) return;
   std::vector<int64_t> all;
-  const auto lists = {&load_, &dropped_, &shared_, &compared_, &rows_};
+  const auto lists = {&load_, &stored_load_, &dropped_, &shared_, &compared_, &rows_};
   for (const std::vector<int64_t>* list : lists) all.insert(all.end(), list->begin(), list->end());
   world.all_reduce_sum(std::span<int64_t>(all));
   auto next = all.begin();
@@ -87,10 +105,11 @@ int64_t RoutingStatistics::load(int64_t loop, int64_t layer, int64_t expert) con
   return load_.at(cell(loop, layer) * static_cast<size_t>(experts_) + static_cast<size_t>(expert));
 }
 
-std::vector<int64_t> RoutingStatistics::layer_load(int64_t layer) const {
+std::vector<int64_t> RoutingStatistics::stored_load(int64_t stored, int64_t row) const {
   std::vector<int64_t> sum(static_cast<size_t>(experts_), 0);
-  for (int64_t loop = 0; loop < loops_; ++loop)
-    for (int64_t e = 0; e < experts_; ++e) sum[static_cast<size_t>(e)] += load(loop, layer, e);
+  for (int64_t r = row < 0 ? 0 : row; r < (row < 0 ? rows_of_layer_ : row + 1); ++r)
+    for (size_t e = 0; e < sum.size(); ++e)
+      sum[e] += stored_load_.at(static_cast<size_t>((stored * rows_of_layer_ + r) * experts_) + e);
   return sum;
 }
 

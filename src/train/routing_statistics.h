@@ -1,18 +1,19 @@
-// Counts of one global step, per loop and layer: what the run log and the balance bias need. An observer of the
-// training forwards; each (micro-batch, loop, layer) is visited once, so nothing is counted twice. Counts are integers
-// and exact at any layout.
+// Counts of one global step, per loop and layer of the core and per stored layer: what the run log and the balance bias
+// need. An observer of the training forwards, which does not see recomputations, so nothing is counted twice. Counts are
+// integers and exact at any layout.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "model/observer.h"
+#include "model/looped_model.h"
 
 namespace heddle {
 
 class RoutingStatistics : public ForwardObserver {
  public:
-  RoutingStatistics(int64_t loops, int64_t layers, int64_t experts, double norm_eps);
+  /// loops: the most that a step will run.
+  RoutingStatistics(const LoopedModel& model, int64_t loops);
 
   void begin_step(size_t micro_batches);
   void select_micro_batch(size_t index) { micro_batch_ = index; }  ///< whose forward comes next
@@ -25,21 +26,28 @@ class RoutingStatistics : public ForwardObserver {
   int64_t load(int64_t loop, int64_t layer, int64_t expert) const;
   const std::vector<int64_t>& loads() const { return load_; }       ///< [loops, layers, experts] slots that were kept
   const std::vector<int64_t>& dropped() const { return dropped_; }  ///< [loops, layers]
-  std::vector<int64_t> layer_load(int64_t layer) const;             ///< [experts], summed over loops
+  /// [experts] slots kept of a stored mixture-of-experts layer: of one of its rows (loops beyond the last count to it),
+  /// or of all (row -1).
+  std::vector<int64_t> stored_load(int64_t stored, int64_t row = -1) const;
   /// Mean over tokens of |top-k(t) and top-k(t+1)| / k: [loops - 1, layers].
   std::vector<double> overlap() const;
-  /// Root mean square over all tokens and channels of the state before the loop-end norm: [loops].
+  /// Root mean square over all tokens and channels of the state at the end of each loop, before its norm if it has one: [loops].
   std::vector<double> state_rms() const;
-  /// The same for the stream before the norm that ends each block: [loops, layers].
+  /// The same for the stream at the end of each block, before its norm if it has one: [loops, layers].
   std::vector<double> block_rms() const;
 
  private:
   size_t cell(int64_t loop, int64_t layer) const { return static_cast<size_t>(loop * layers_ + layer); }
-  int64_t loops_, layers_, experts_;
-  double norm_eps_;
+  /// Sum over tokens of the mean square: from what a norm divided by, or of the state itself where there is no norm.
+  double mean_squares(const Tensor& inverse_rms, const Tensor& state) const;
+  void count_choices(const BlockView& view);
+
+  const LoopedModel& model_;
+  int64_t loops_, layers_, experts_, rows_of_layer_;
   size_t micro_batch_ = 0;
   std::vector<std::vector<Tensor>> last_choice_;  ///< [micro-batch][layer] index of the loop before
   std::vector<int64_t> load_, dropped_;
+  std::vector<int64_t> stored_load_;        ///< [stored layers, model loops, experts]
   std::vector<int64_t> shared_, compared_;  ///< [loops, layers] common experts with the loop before; slots compared
   std::vector<double> square_;              ///< [loops] sum over tokens of the mean square
   std::vector<double> block_square_;        ///< [loops, layers] likewise before the block norm

@@ -45,15 +45,39 @@ std::string parameter_table(const ModelConfig& model, int expert_parallel) {
   const auto row = [&](const char* name, int64_t part) {
     text += fmt::format("  {:<34} {}\n", name, share(part, total));
   };
+  const auto layers = [&](const char* part, const LayerCount& of) {
+    const auto layer_row = [&](const std::string& name, int64_t number) {
+      if (number > 0) row(fmt::format("{}{}", part, name).c_str(), number);
+    };
+    layer_row("attention", of.attention);
+    layer_row("dense feed-forward", of.dense);
+    layer_row(fmt::format("routers ({} loops)", model.loops), of.routers);
+    layer_row(fmt::format("routed experts ({}, {} per rank)", model.moe.experts, model.moe.experts / expert_parallel),
+              of.routed_experts);
+    layer_row(fmt::format("shared experts ({})", model.moe.shared_experts), of.shared_experts);
+    layer_row("norms", of.norms);
+  };
   row("embedding", count.embedding);
-  row("attention", count.attention);
-  row(fmt::format("routers ({} loops)", model.loops).c_str(), count.routers);
-  row(fmt::format("routed experts ({}, {} per rank)", model.moe.experts, model.moe.experts / expert_parallel).c_str(),
-      count.routed_experts);
-  row(fmt::format("shared experts ({})", model.moe.shared_experts).c_str(), count.shared_experts);
-  row("norms", count.norms);
-  row("head", count.head);
+  layers("prelude: ", count.prelude);
+  layers("", count.core);
+  if (count.boundary > 0) row("between loops", count.boundary);
+  layers("coda: ", count.coda);
+  if (count.norms > 0) row("norms outside of layers", count.norms);
+  row(model.embedding_tied ? "head (the embedding)" : "head", count.head);
   return text;
+}
+
+std::string schedule_text(const TrainConfig& config) {
+  const BackPropagation& b = config.step.back_propagation;
+  const size_t pieces = pieces_of(b, config.model.loops).size();
+  switch (b.mode) {
+    case BackPropagationMode::kSegmented:
+      return fmt::format("{} segment(s) with {}", pieces, b.step_per_segment ? "an update each" : "one update");
+    case BackPropagationMode::kTruncated: return fmt::format("gradient through the last {} loop(s)", b.loops);
+    case BackPropagationMode::kCheckpointed: return fmt::format("{} loop(s) recomputed at a time", b.loops);
+    case BackPropagationMode::kFull: break;
+  }
+  return "gradient through all loops";
 }
 
 std::string data_table(const TokenStore& store, const TrainConfig& config) {
@@ -97,7 +121,7 @@ std::string memory_report(Communicator& world, const MemoryUse& plan) {
   return text;
 }
 
-std::string startup_report(Job& job, const TrainConfig& config, const TokenStore& store, Loom& model,
+std::string startup_report(Job& job, const TrainConfig& config, const TokenStore& store, LoopedModel& model,
                            const std::string& device, double peak_flops, const MemoryUse& plan) {
   const int ranks = job.world().size();
   std::string text = fmt::format("ranks: {}\n{}", ranks, rank_lines(job));
@@ -108,11 +132,12 @@ std::string startup_report(Job& job, const TrainConfig& config, const TokenStore
       "layout: {} data ranks, expert parallel {}; {} sequences of {} tokens per step in {} micro-steps of up to {} per "
       "rank\n",
       ranks, config.expert_parallel, config.global_batch, config.sequence, per_step, config.micro_batch);
-  const auto segments = static_cast<int64_t>(segments_of(model.config().loops, config.step.segment_loops).size());
-  text += fmt::format(
-      "model: {} layers x {} loops, width {}, {} segment(s) with an update each, {} FLOPs per training token\n",
-      model.config().layers, model.config().loops, model.config().hidden_size, segments,
-      human_count(training_flops_per_token(model.config(), config.sequence, segments)));
+  const ModelConfig& m = model.config();
+  const std::string outer =
+      m.prelude_layers + m.coda_layers > 0 ? fmt::format(" + {} + {} outside", m.prelude_layers, m.coda_layers) : "";
+  text += fmt::format("model: {} layers x {} loops{}, width {}; {}; {} FLOPs per training token\n", m.layers, m.loops,
+                      outer, m.hidden_size, schedule_text(config),
+                      human_count(training_flops_per_token(m, config.sequence, config.work()).total()));
   text += parameter_table(model.config(), static_cast<int>(config.expert_parallel));
   text += data_table(store, config);
   text += memory_report(job.world(), plan);

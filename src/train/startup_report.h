@@ -5,14 +5,14 @@
 
 #include "comm/job.h"
 #include "data/token_store.h"
-#include "model/loom.h"
+#include "model/looped_model.h"
 #include "train/train_config.h"
 
 namespace heddle {
 
 /// The report, to be printed by rank 0. Collective (every rank contributes its line). Warns on ranks whose threads are
 /// bound to fewer cores than they use.
-std::string startup_report(Job& job, const TrainConfig& config, const TokenStore& store, Loom& model,
+std::string startup_report(Job& job, const TrainConfig& config, const TokenStore& store, LoopedModel& model,
                            const std::string& device, double peak_flops, const MemoryUse& plan);
 
 /// Table of tensor memory by purpose, largest over ranks: now, peak so far, and planned (train/memory_plan.h).

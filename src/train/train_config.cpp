@@ -1,5 +1,7 @@
 #include "train/train_config.h"
 
+#include <algorithm>
+
 namespace heddle {
 
 namespace {
@@ -76,8 +78,16 @@ void TrainConfig::declare(Config& c) {
   c.add("train.global_batch", global_batch, {1, 1e6, false, false}, "sequences per step over all ranks");
   c.add("train.micro_batch", micro_batch, {1, 1e6, false, false}, "sequences per rank and forward pass");
   c.add("train.sequence_length", sequence, {1, 1 << 20, false, false}, "tokens per sequence");
-  c.add("train.segment_loops", step.segment_loops, {0, 1024, false, false},
-        "loops per back-propagation segment, each with its own loss and update; 0: one segment");
+  c.add("backprop.mode", step.back_propagation.mode, kBackPropagationModes,
+        "through all loops; the same, recomputing; through the last loops only; or in segments with a loss each");
+  c.add("backprop.loops", step.back_propagation.loops, {0, 1024, false, false},
+        "loops of a segment (segmented), between kept states (checkpointed), or with gradient (truncated)");
+  c.add("backprop.step_per_segment", step.back_propagation.step_per_segment,
+        "segmented: clip and update after every segment; false: once, with the sum of their gradients");
+  c.add("loss.loop_weights", step.loop_weights, {0, 1e3, false, false},
+        "weights of the losses after each loop, one per loop; empty: the last loop only");
+  loop_schedule.declare(c);
+  c.add("growth.rewarm_steps", schedule.rewarm_steps, interval, "steps of a second warm-up from 0 after growth; 0: none");
   c.add("train.seed", seed, {0, 9e15, false, false}, "seed of start values and data order");
   c.add("train.clip_norm", step.clip_norm, {0, 1e9, false, false}, "global gradient norm is clipped to this; 0: off");
   c.add("train.balance_rate", step.balance_rate, {0, 1, false, false}, "step of the balance bias; 0: off");
@@ -92,6 +102,31 @@ void TrainConfig::declare(Config& c) {
   c.add("layout.zero", optimizer.zero, "split optimizer state over the ranks that hold the same weights (ZeRO-1)");
 }
 
+void TrainConfig::validate_schedule() {
+  const BackPropagation& b = step.back_propagation;
+  if (b.mode != BackPropagationMode::kFull && b.loops == 0)
+    throw UsageError(fmt::format("backprop.mode = {} with backprop.loops = 0", kBackPropagationModes(b.mode)),
+                     "say of how many loops: --backprop.loops 3");
+  if (b.mode == BackPropagationMode::kTruncated && model.lanes > 0)
+    throw UsageError("hyper_connections.lanes with backprop.mode truncated", "use full or checkpointed");
+  const auto weights = static_cast<int64_t>(step.loop_weights.size());
+  if (weights > 0 && weights != model.loops)
+    throw UsageError(fmt::format("loss.loop_weights has {} weights for model.loops = {}", weights, model.loops),
+                     "give one for each loop");
+  if (weights > 0 && std::count(step.loop_weights.begin(), step.loop_weights.end(), 0.0) == weights)
+    throw UsageError("loss.loop_weights are all 0", "at least one loop needs a loss");
+  if (weights > 0 && model.coda_layers > 0 && model.outer_moe())
+    throw UsageError("loss.loop_weights with experts in the coda, which would route once per loss",
+                     "set feed_forward.outer dense");
+  model.gradient_loops = b.mode == BackPropagationMode::kTruncated ? b.loops : 0;
+  loop_schedule.finish(model.loops, steps);
+  schedule.growth_step = loop_schedule.growth_step;
+  step.largest_loops = loops_of_steps().largest();
+  if (weights > 0 && (step.largest_loops != model.loops || loop_schedule.growth_initial_loops > 0 ||
+                      loop_schedule.distribution != LoopDistribution::kFixed))
+    throw UsageError("loss.loop_weights with a loop count that changes", "use loop_count.distribution fixed and no growth");
+}
+
 CheckpointWriter TrainConfig::writer() const {
   if (checkpoint_writer == "parallel") return CheckpointWriter::kParallel;
   return checkpoint_writer == "one" ? CheckpointWriter::kOne : CheckpointWriter::kAuto;
@@ -104,6 +139,7 @@ void TrainConfig::validate() {
   validate_muon(optimizer.muon);
   model.validate();
   optimizer.loops = model.loops;
+  validate_schedule();
 }
 
 }  // namespace heddle

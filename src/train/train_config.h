@@ -5,6 +5,7 @@
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
 #include "train/checkpoint.h"
+#include "train/loop_schedule.h"
 #include "train/step.h"
 
 namespace heddle {
@@ -14,6 +15,7 @@ struct TrainConfig {
   OptimizerConfig optimizer;
   StepConfig step;
   Schedule schedule;  ///< total_steps is train.steps
+  LoopScheduleConfig loop_schedule;
   int64_t steps = 1000;
   int64_t global_batch = 16;  ///< sequences per step, over all ranks and micro-batches
   int64_t micro_batch = 8;    ///< sequences per rank and forward pass
@@ -38,9 +40,17 @@ struct TrainConfig {
 
   CheckpointWriter writer() const;  ///< of checkpoint_writer
 
+  LoopSchedule loops_of_steps() const { return {loop_schedule, model.loops, static_cast<uint64_t>(seed)}; }
+  LoopWork work() const { return work_of(step.back_propagation, step.loop_weights, model.loops); }
+  /// Experts that a layout splits: 1 for a model without.
+  int64_t layout_experts() const { return model.any_moe() ? model.moe.experts : 1; }
+
   void declare(Config& config);
   /// Checks what does not depend on the number of ranks or the data. Throws UsageError.
   void validate();
+
+ private:
+  void validate_schedule();
 };
 
 }  // namespace heddle

@@ -1,0 +1,62 @@
+#include "train/growth.h"
+
+#include <algorithm>
+
+namespace heddle {
+
+namespace {
+
+void copy(const Tensor& from, const Tensor& to) {
+  std::copy_n(from.f32(), from.count(), to.f32());
+}
+
+/// Rows [before, loops) of a tensor by loop become copies of row before - 1.
+void copy_rows(const Tensor& table, int64_t before, int64_t loops) {
+  const int64_t width = table.count() / loops;
+  for (int64_t row = before; row < loops; ++row)
+    std::copy_n(table.f32() + (before - 1) * width, width, table.f32() + row * width);
+}
+
+/// The name of the same tensor in another core or router: "core.3.x" for "core.1.x".
+std::string renumbered(const std::string& name, const std::string& before, int64_t number) {
+  const size_t first = name.find(before) + before.size();
+  return name.substr(0, first) + std::to_string(number) + name.substr(name.find('.', first));
+}
+
+/// Number that follows `before` in a name.
+int64_t number_after(const std::string& name, const std::string& before) {
+  return std::stoll(name.substr(name.find(before) + before.size()));
+}
+
+}  // namespace
+
+void grow(LoopedModel& model, Optimizer& optimizer) {
+  const int64_t before = model.active_loops(), loops = model.config().loops;
+  const bool tied = model.config().tied;
+  ParameterSet& parameters = model.parameters();
+  for (Parameter& p : parameters.all()) {
+    const bool by_loop = p.name.starts_with("hyper.") || p.name == "condition.embedding" || p.name == "condition.loop";
+    if (by_loop) copy_rows(p.value, before, loops);
+    if (!p.name.starts_with("core.")) continue;
+    const bool router = tied && p.name.find(".routers.") != p.name.npos;
+    if (tied && !router) continue;
+    const std::string mark = router ? ".routers." : "core.";
+    const int64_t number = number_after(p.name, mark);
+    if (number < before) continue;
+    copy(parameters.find(renumbered(p.name, mark, router ? before - 1 : number % before)).value, p.value);
+    optimizer.weights_replaced(p, true);
+  }
+  for (int64_t stored = 0; stored < model.stored_moe_layers(); ++stored) {
+    const std::string& name = model.moe_layer_name(stored);
+    if (!name.starts_with("core.")) continue;
+    const Tensor& bias = model.balance_bias(stored);
+    if (tied && bias.shape().size() == 2) copy_rows(bias, before, loops);
+    if (tied || number_after(name, "core.") < before) continue;
+    const std::string source = renumbered(name, "core.", number_after(name, "core.") % before);
+    for (int64_t other = 0; other < model.stored_moe_layers(); ++other)
+      if (model.moe_layer_name(other) == source) copy(model.balance_bias(other), bias);
+  }
+  model.set_active_loops(loops);
+}
+
+}  // namespace heddle

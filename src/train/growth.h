@@ -1,0 +1,13 @@
+// Growth: what a model with more loops starts from (docs/model_family.md section 5, "Growth").
+#pragma once
+
+#include "model/looped_model.h"
+#include "optim/optimizer.h"
+
+namespace heddle {
+
+/// Gives loops active_loops() .. config().loops - 1 their tensors: untied core j a copy of core j mod active_loops(),
+/// routers and every row by loop a copy of the last. Copies start without optimizer state; everything else keeps its own.
+void grow(LoopedModel& model, Optimizer& optimizer);
+
+}  // namespace heddle
