@@ -130,7 +130,8 @@ void Loom::run_loops(Tape& tape, const TokenBatch& batch, const Variable& embedd
 }
 
 double Loom::loss_sum(Tape& tape, const Variable& state, const TokenBatch& batch, double gradient_scale) {
-  return cross_entropy_head(tape, state, tape.parameter(*head_), batch.targets, static_cast<float>(gradient_scale));
+  return cross_entropy_head(tape, state, tape.parameter(*head_), batch.targets, {}, static_cast<float>(gradient_scale))
+      .cross_entropy;
 }
 
 Tensor Loom::logits(const Tensor& state) {
