@@ -3,19 +3,23 @@
 
 namespace heddle {
 
-Variable rmsnorm(Tape& tape, const Variable& x, const Variable& gain, float eps, Tensor* inverse_rms) {
-  const int64_t n = x.value.dim(0), width = x.value.dim(1);
+Variable rmsnorm(Tape& tape, const Variable& x, const Variable& gain, float eps, Tensor* inverse_rms, int64_t width) {
+  if (width == 0) width = x.value.shape().back();
+  const int64_t n = x.value.count() / width;
+  require(n * width == x.value.count() && (!gain.value.defined() || gain.value.count() == width),
+          "rmsnorm: x {} in stretches of {} with gain {}", shape_text(x.value.shape()), width,
+          shape_text(gain.value.shape()));
   const Tensor inverse = Tensor::empty({n}, Purpose::kActivations);
-  const Variable y = tape.result(Tensor::empty({n, width}, Purpose::kActivations), {&x, &gain});
+  const Variable y = tape.result(Tensor::empty(x.value.shape(), Purpose::kActivations), {&x, &gain});
   tape.kernels().rmsnorm_forward(n, width, eps, x.value.f32(), gain.value.f32(), y.value.f32(), inverse.f32());
   if (inverse_rms != nullptr) *inverse_rms = inverse;
   if (y.wants_gradient()) {
-    tape.on_backward([&k = tape.kernels(), x, gain, inverse, y_slot = y.slot] {
+    tape.on_backward([&k = tape.kernels(), width, x, gain, inverse, y_slot = y.slot] {
       const Tensor dy = take_gradient(y_slot);
       if (!dy.defined()) return;
       const GradientOut dgain = gradient_out(gain.slot);
       const GradientOut dx = gradient_out(x.slot);
-      k.rmsnorm_backward(dy.dim(0), dy.dim(1), x.value.f32(), gain.value.f32(), inverse.f32(), dy.f32(), dx, dgain);
+      k.rmsnorm_backward(inverse.count(), width, x.value.f32(), gain.value.f32(), inverse.f32(), dy.f32(), dx, dgain);
     });
   }
   return y;
@@ -38,6 +42,21 @@ Variable swiglu(Tape& tape, const Variable& gate, const Variable& up) {
   return y;
 }
 
+Variable activation(Tape& tape, Activation kind, const Variable& x) {
+  const Variable y =
+      tape.result(Tensor::empty(x.value.shape(), Purpose::kActivations, DType::kFloat32, x.value.row_capacity()), {&x});
+  tape.kernels().activation_forward(kind, x.value.count(), x.value.f32(), y.value.f32());
+  if (y.wants_gradient()) {
+    tape.on_backward([&k = tape.kernels(), kind, x, y_slot = y.slot] {
+      Tensor dy = take_gradient(y_slot);
+      if (!dy.defined()) return;
+      k.activation_backward(kind, dy.count(), x.value.f32(), dy.f32(), dy.f32());
+      pass_gradient(k, x.slot, std::move(dy));
+    });
+  }
+  return y;
+}
+
 Variable sigmoid(Tape& tape, const Variable& x) {
   const Variable y = tape.result(x.value, {&x});
   tape.kernels().sigmoid_forward(x.value.count(), x.value.f32(), y.value.f32());
@@ -45,6 +64,32 @@ Variable sigmoid(Tape& tape, const Variable& x) {
     tape.on_backward([&k = tape.kernels(), y = y.value, x_slot = x.slot, y_slot = y.slot] {
       const Tensor dy = take_gradient(y_slot);
       if (dy.defined()) k.sigmoid_backward(dy.count(), y.f32(), dy.f32(), gradient_out(x_slot));
+    });
+  }
+  return y;
+}
+
+Variable softmax(Tape& tape, const Variable& x) {
+  const Variable y = tape.result(x.value, {&x});
+  tape.kernels().softmax_forward(x.value.dim(0), x.value.dim(1), x.value.f32(), y.value.f32());
+  if (y.wants_gradient()) {
+    tape.on_backward([&k = tape.kernels(), y = y.value, x_slot = x.slot, y_slot = y.slot] {
+      const Tensor dy = take_gradient(y_slot);
+      if (dy.defined()) k.softmax_backward(y.dim(0), y.dim(1), y.f32(), dy.f32(), gradient_out(x_slot));
+    });
+  }
+  return y;
+}
+
+Variable scale(Tape& tape, float alpha, const Variable& x) {
+  const Variable y = tape.result(x.value, {&x});
+  tape.kernels().scale(x.value.count(), alpha, x.value.f32(), y.value.f32());
+  if (y.wants_gradient()) {
+    tape.on_backward([&k = tape.kernels(), alpha, x_slot = x.slot, y_slot = y.slot] {
+      Tensor dy = take_gradient(y_slot);
+      if (!dy.defined()) return;
+      k.scale(dy.count(), alpha, dy.f32(), dy.f32());
+      pass_gradient(k, x_slot, std::move(dy));
     });
   }
   return y;
@@ -131,22 +176,6 @@ Variable looping_residual(Tape& tape, const Variable& stream, const Variable& br
     });
   }
   return out;
-}
-
-Variable route_weights(Tape& tape, const Variable& scores, const Tensor& index, const Tensor& keep, bool renormalise) {
-  const int64_t n = index.dim(0), chosen = index.dim(1), experts = scores.value.dim(1);
-  const Variable w = tape.result(Tensor::empty({n, chosen}, Purpose::kActivations), {&scores});
-  tape.kernels().route_weights_forward(n, experts, chosen, renormalise, scores.value.f32(), index.i32(), keep.u8(),
-                                       w.value.f32());
-  if (w.wants_gradient()) {
-    tape.on_backward([&k = tape.kernels(), renormalise, scores, index, keep, w_slot = w.slot] {
-      const Tensor dw = take_gradient(w_slot);
-      if (!dw.defined()) return;
-      k.route_weights_backward(index.dim(0), scores.value.dim(1), index.dim(1), renormalise, scores.value.f32(),
-                               index.i32(), keep.u8(), dw.f32(), gradient_out(scores.slot));
-    });
-  }
-  return w;
 }
 
 }  // namespace heddle

@@ -55,6 +55,37 @@ Variable linear(Tape& tape, const Variable& x, const Variable& weight) {
   return y;
 }
 
+Variable linear_pair(Tape& tape, const Variable& a, const Variable& b, const Variable& weight) {
+  const int64_t n = a.value.dim(0), width = a.value.dim(1), m = weight.value.dim(0);
+  require(a.value.shape() == b.value.shape() && weight.value.dim(1) == 2 * width, "linear_pair: {} and {} with {}",
+          shape_text(a.value.shape()), shape_text(b.value.shape()), shape_text(weight.value.shape()));
+  const Variable y = tape.result(activations({n, m}), {&a, &b, &weight});
+  const float* const w = weight.value.f32();
+  tape.kernels().matmul(Transpose::kNo, Transpose::kYes, n, m, width, 1, a.value.f32(), width, w, 2 * width, 0,
+                        y.value.f32(), m);
+  tape.kernels().matmul(Transpose::kNo, Transpose::kYes, n, m, width, 1, b.value.f32(), width, w + width, 2 * width, 1,
+                        y.value.f32(), m);
+  if (y.wants_gradient()) {
+    tape.on_backward([&k = tape.kernels(), a, b, weight, y_slot = y.slot] {
+      const Tensor dy = take_gradient(y_slot);
+      if (!dy.defined()) return;
+      const int64_t rows = dy.dim(0), outputs = dy.dim(1), columns = a.value.dim(1);
+      const GradientOut dw = gradient_out(weight.slot);
+      int64_t first = 0;  // column of the weight
+      for (const Variable* x : {&a, &b}) {
+        if (dw)
+          k.matmul(Transpose::kYes, Transpose::kNo, outputs, columns, rows, 1, dy.f32(), outputs, x->value.f32(),
+                   columns, dw.accumulate ? 1.0F : 0.0F, dw.data + first, 2 * columns);
+        if (const GradientOut dx = gradient_out(x->slot))
+          k.matmul(Transpose::kNo, Transpose::kNo, rows, columns, outputs, 1, dy.f32(), outputs,
+                   weight.value.f32() + first, 2 * columns, dx.accumulate ? 1.0F : 0.0F, dx.data, columns);
+        first += columns;
+      }
+    });
+  }
+  return y;
+}
+
 Variable linear_add(Tape& tape, const Variable& base, const Variable& x, const Variable& weight) {
   const int64_t n = x.value.dim(0), m = weight.value.dim(0), width = weight.value.dim(1);
   require(base.value.dim(0) == n && base.value.dim(1) == m, "linear_add: base {} for a product of {} by {}",

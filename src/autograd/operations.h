@@ -115,11 +115,4 @@ HeadSums cross_entropy_head(Tape& tape, const Variable& x, const Variable& weigh
 /// c * tanh(x / c), c = `cap` > 0, for logits that are wanted as they are; no gradient.
 void apply_soft_cap(const Kernels& kernels, float cap, const Tensor& x);
 
-/// Language-model head and loss in chunks of rows, so that logits of all rows never exist at once. A root of the tape:
-/// while it records, the gradients of gradient_scale * (sum of the losses) go to `weight` and `x` at once.
-/// x [N,D], weight [V,D], targets int32 [N] (kIgnoredTarget: does not count). Returns the sum of the losses over the
-/// counted targets of this rank.
-double cross_entropy_head(Tape& tape, const Variable& x, const Variable& weight, const Tensor& targets,
-                          float gradient_scale);
-
 }  // namespace heddle

@@ -1,4 +1,4 @@
-// Element-wise non-linearities: SwiGLU, sigmoid output gate, sigmoid.
+// Element-wise non-linearities: SwiGLU, GELU and squared ReLU, sigmoid output gate, sigmoid.
 #pragma once
 
 #include "kernels/types.h"
@@ -15,6 +15,11 @@ enum class Activation {
   kGelu,   ///< x/2 (1 + erf(x / sqrt 2))
   kRelu2,  ///< max(0, x)^2
 };
+
+/// y = activation(x).
+using ActivationForward = void(Activation kind, int64_t count, const float* x, float* y);
+/// dx is overwritten; it may be the memory of dy.
+using ActivationBackward = void(Activation kind, int64_t count, const float* x, const float* dy, float* dx);
 
 /// y = sigmoid(gate) * x.
 using SigmoidGateForward = void(int64_t count, const float* gate, const float* x, float* y);

@@ -1,14 +1,25 @@
-// Softmax cross-entropy of a chunk of rows.
+// Softmax cross-entropy of a chunk of rows, and the soft cap of logits in front of it.
 #pragma once
 
 #include "kernels/types.h"
 
 namespace heddle {
 
+/// y = cap * tanh(x / cap), cap > 0; y may be x.
+using SoftCap = void(int64_t count, float cap, const float* x, float* y);
+
+struct CrossEntropyOptions {
+  float gradient_scale = 0;
+  float soft_cap = 0;  ///< 0: none; else the logits are capped first
+  float z_weight = 0;  ///< of log_total^2 in the objective
+};
+
 /// Targets are in [0, vocabulary) or kIgnoredTarget; others are not checked here.
-/// loss[r] = logsumexp(logits[r,:]) - logits[r,target[r]], 0 where target[r] is kIgnoredTarget; double.
-/// With want_gradient the logits are replaced by gradient_scale * dloss[r]/dlogits (zero for ignored rows).
-using CrossEntropy = void(int64_t rows, int64_t vocabulary, const int32_t* targets, float gradient_scale,
-                          bool want_gradient, float* logits, double* loss);
+/// log_total[r] = logsumexp(logits[r,:]) and loss[r] = log_total[r] - logits[r,target[r]], after the soft cap; both are
+/// 0 where target[r] is kIgnoredTarget; double. With want_gradient the logits are replaced by gradient_scale *
+/// d(loss[r] + z_weight * log_total[r]^2)/dlogits (zero for ignored rows). Otherwise they stay as they are, or become
+/// the capped ones where there is a cap.
+using CrossEntropy = void(int64_t rows, int64_t vocabulary, const int32_t* targets, const CrossEntropyOptions& options,
+                          bool want_gradient, float* logits, double* loss, double* log_total);
 
 }  // namespace heddle

@@ -6,7 +6,9 @@
 
 #include "kernels/activations.h"
 #include "kernels/attention.h"
+#include "kernels/broadcast.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/decay_injection.h"
 #include "kernels/elementwise.h"
 #include "kernels/embedding.h"
 #include "kernels/looping_residual.h"
@@ -17,6 +19,7 @@
 #include "kernels/rotary.h"
 #include "kernels/routing.h"
 #include "kernels/rows.h"
+#include "kernels/softmax.h"
 
 namespace heddle {
 
@@ -36,21 +39,38 @@ struct Kernels {
   AttentionBackward* attention_backward;
   SwigluForward* swiglu_forward;
   SwigluBackward* swiglu_backward;
+  ActivationForward* activation_forward;
+  ActivationBackward* activation_backward;
   SigmoidGateForward* sigmoid_gate_forward;
   SigmoidGateBackward* sigmoid_gate_backward;
   SigmoidForward* sigmoid_forward;
   SigmoidBackward* sigmoid_backward;
+  SoftmaxForward* softmax_forward;
+  SoftmaxBackward* softmax_backward;
+  SquaredLogSumExp* squared_log_sum_exp;
+  AddRow* add_row;
+  SumRows* sum_rows;
+  ModulateForward* modulate_forward;
+  ModulateBackward* modulate_backward;
+  DecayInjectionForward* decay_injection_forward;
+  DecayInjectionBackward* decay_injection_backward;
   LinearCombination* linear_combination;
   Scale* scale;
+  FillZero* fill_zero;
   SumOfSquares* sum_of_squares;
+  WeightedSumForward* weighted_sum_forward;
+  WeightedTermBackward* weighted_term_backward;
   LoopingResidualForward* looping_residual_forward;
   LoopingResidualBackward* looping_residual_backward;
   TopK* top_k;
   RouteWeightsForward* route_weights_forward;
   RouteWeightsBackward* route_weights_backward;
+  ExpertShareForward* expert_share_forward;
+  ExpertShareBackward* expert_share_backward;
   GatherRows* gather_rows;
   SumSlots* sum_slots;
   SumSlotsBackward* sum_slots_backward;
+  SoftCap* soft_cap;
   CrossEntropy* cross_entropy;
   AdamW* adamw;
   Sgd* sgd;

@@ -21,4 +21,10 @@ using RouteWeightsBackward = void(int64_t rows, int64_t experts, int64_t k, bool
                                   const int32_t* index, const uint8_t* keep, const float* dweights,
                                   GradientOut dscores);
 
+/// share[e] = sum over rows of scores[r,e] / max(sum_e scores[r,e], 1e-9); double sums over rows in a fixed order that
+/// does not depend on the thread count; zeros without rows.
+using ExpertShareForward = void(int64_t rows, int64_t experts, const float* scores, float* share);
+using ExpertShareBackward = void(int64_t rows, int64_t experts, const float* scores, const float* dshare,
+                                 GradientOut dscores);
+
 }  // namespace heddle

@@ -95,7 +95,7 @@ TEST(Tape, TwoMicroBatchesAddUpToOneBatch) {
       Tape tape(cpu::kernels());
       const Variable x = rmsnorm(tape, embedding(tape, tokens.rows(first, count), tape.parameter(table), 2.0F),
                                  tape.parameter(gain), 1e-6F);
-      loss += cross_entropy_head(tape, x, tape.parameter(weight), targets.rows(first, count), 0.125F);
+      loss += cross_entropy_head(tape, x, tape.parameter(weight), targets.rows(first, count), {}, 0.125F).cross_entropy;
       tape.backward();
     }
     return loss;
@@ -126,27 +126,54 @@ TEST(Tape, ForwardOnlyLeavesNothing) {
 TEST(CrossEntropyHead, GradientAgreesWithDifferences) {
   const Tensor x = random_tensor({6, 5}, 1), weight = random_tensor({9, 5}, 2);
   const Tensor targets = integers({0, 8, kIgnoredTarget, 3, 3, 7});
-  for (const Kernels* kernels : {&ref::kernels(), &cpu::kernels()}) {
-    Tape tape(*kernels);
-    const Variable vx = tape.leaf(x), vw = tape.leaf(weight);
-    cross_entropy_head(tape, vx, vw, targets, 0.5F);
-    const Tensor dx = take_gradient(vx.slot), dw = take_gradient(vw.slot);
-    for (uint32_t trial = 0; trial < 4; ++trial) {
-      const Tensor along_x = random_tensor({6, 5}, 10 + trial), along_w = random_tensor({9, 5}, 20 + trial);
-      const auto loss = [&](double step) {
-        const auto moved = [step](const Tensor& at, const Tensor& d) {
-          Tensor m = at.clone();
-          for (int64_t i = 0; i < m.count(); ++i) m.f32()[i] += static_cast<float>(step) * d.f32()[i];
-          return Tape::constant(m);
+  for (const HeadOptions& options : {HeadOptions{}, HeadOptions{0.7F, 0, 0}, HeadOptions{1, 3, 0},
+                                     HeadOptions{1, 0, 0.2F}, HeadOptions{0.7F, 3, 0.2F}}) {
+    for (const Kernels* kernels : {&ref::kernels(), &cpu::kernels()}) {
+      Tape tape(*kernels);
+      const Variable vx = tape.leaf(x), vw = tape.leaf(weight);
+      cross_entropy_head(tape, vx, vw, targets, options, 0.5F);
+      const Tensor dx = take_gradient(vx.slot), dw = take_gradient(vw.slot);
+      for (uint32_t trial = 0; trial < 4; ++trial) {
+        const Tensor along_x = random_tensor({6, 5}, 10 + trial), along_w = random_tensor({9, 5}, 20 + trial);
+        const auto loss = [&](double step) {
+          const auto moved = [step](const Tensor& at, const Tensor& d) {
+            Tensor m = at.clone();
+            for (int64_t i = 0; i < m.count(); ++i) m.f32()[i] += static_cast<float>(step) * d.f32()[i];
+            return Tape::constant(m);
+          };
+          Tape forward(*kernels, Tape::Mode::kForwardOnly);
+          const HeadSums sums =
+              cross_entropy_head(forward, moved(x, along_x), moved(weight, along_w), targets, options, 0);
+          return sums.cross_entropy + static_cast<double>(options.z_weight) * sums.logit_z;
         };
-        Tape forward(*kernels, Tape::Mode::kForwardOnly);
-        return cross_entropy_head(forward, moved(x, along_x), moved(weight, along_w), targets, 0);
-      };
-      const double h = 5e-3, measured = 0.5 * (loss(h) - loss(-h)) / (2 * h);
-      const double expected = dot(dx, along_x) + dot(dw, along_w);
-      EXPECT_NEAR(measured, expected, 2e-3 * std::max(1.0, std::abs(expected))) << kernels->name;
+        const double h = 5e-3, measured = 0.5 * (loss(h) - loss(-h)) / (2 * h);
+        const double expected = dot(dx, along_x) + dot(dw, along_w);
+        EXPECT_NEAR(measured, expected, 2e-3 * std::max(1.0, std::abs(expected))) << kernels->name;
+      }
+      for (int64_t i = 0; i < 5; ++i) EXPECT_EQ(dx.f32()[2 * 5 + i], 0.0F) << "an ignored target moves nothing";
     }
-    for (int64_t i = 0; i < 5; ++i) EXPECT_EQ(dx.f32()[2 * 5 + i], 0.0F) << "an ignored target moves nothing";
+  }
+}
+
+TEST(CrossEntropyHead, SumsByHand) {
+  // x W^T = (2, 0); times 1/2 and capped at 1: (tanh 1, 0). The second row does not count.
+  const Tensor x = Tensor::zeros({2, 1}, Purpose::kActivations), weight = Tensor::zeros({2, 1}, Purpose::kActivations);
+  x.f32()[0] = 1;
+  weight.f32()[0] = 2;
+  for (const Kernels* kernels : {&ref::kernels(), &cpu::kernels()}) {
+    Tape tape(*kernels, Tape::Mode::kForwardOnly);
+    const auto sums = [&](const HeadOptions& options) {
+      return cross_entropy_head(tape, Tape::constant(x), Tape::constant(weight), integers({1, kIgnoredTarget}), options,
+                                1);
+    };
+    const double plain = std::log(1 + std::exp(2.0)), capped = std::log(1 + std::exp(std::tanh(1.0)));
+    EXPECT_NEAR(sums({}).cross_entropy, plain, 1e-6);
+    EXPECT_NEAR(sums({}).logit_z, plain * plain, 1e-6) << "summed although it has no weight";
+    EXPECT_NEAR(sums({0.5F, 1, 3}).cross_entropy, capped, 1e-6);
+    EXPECT_NEAR(sums({0.5F, 1, 3}).logit_z, capped * capped, 1e-6);
+    const Tensor logits = x.clone();
+    apply_soft_cap(*kernels, 1, logits);
+    EXPECT_NEAR(static_cast<double>(logits.f32()[0]), std::tanh(1.0), 1e-7);
   }
 }
 
@@ -180,7 +207,7 @@ TEST(CrossEntropyHead, ChunksOfRowsEqualOneProduct) {
   }
   Tape tape(cpu::kernels());
   const Variable vx = tape.leaf(x), vw = tape.leaf(weight);
-  EXPECT_NEAR(cross_entropy_head(tape, vx, vw, targets, 1), expected, 1e-5 * expected);
+  EXPECT_NEAR(cross_entropy_head(tape, vx, vw, targets, {}, 1).cross_entropy, expected, 1e-5 * expected);
   const auto error = [](const Tensor& found, const std::vector<double>& wanted) {
     double difference = 0, size = 0;
     for (size_t i = 0; i < wanted.size(); ++i) {

@@ -1,4 +1,4 @@
-// SwiGLU, sigmoid gate, sigmoid, and the exponential below them.
+// SwiGLU, GELU, squared ReLU, sigmoid gate, sigmoid, and the vector functions below them.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -36,6 +36,18 @@ std::vector<KernelCase> activation_cases() {
                        return std::vector<Result>{result("y", y), result("dgate", dgate), result("dx", dx)};
                      },
                      kTolerance, true, kCancelled});
+    for (const Activation kind : {Activation::kGelu, Activation::kRelu2})
+      cases.push_back({fmt::format("{}_{}", kind == Activation::kGelu ? "gelu" : "relu2", count),
+                       [=](const Kernels& kernels) {
+                         const Array<float> x = normal(count, 1, kInputScale), dy = normal(count, 2);
+                         Array<float> y = blank(count), dx = blank(count), in_place = dy;
+                         kernels.activation_forward(kind, count, x.data(), y.data());
+                         kernels.activation_backward(kind, count, x.data(), dy.data(), dx.data());
+                         kernels.activation_backward(kind, count, x.data(), in_place.data(), in_place.data());
+                         EXPECT_EQ(in_place, dx);
+                         return std::vector<Result>{result("y", y), result("dx", dx)};
+                       },
+                       kTolerance, true, kCancelled});
     for (const bool accumulate : {false, true}) {
       cases.push_back({fmt::format("sigmoid_{}_{}", count, accumulate ? "add" : "overwrite"),
                        [=](const Kernels& kernels) {
@@ -65,6 +77,21 @@ TEST_P(ActivationTest, HandMadeAnswers) {
   expect_near(y, {1, 3, 2}, 1e-6);
   GetParam()->sigmoid_forward(3, gate.data(), y.data());
   expect_near(y, {0.5, 0.75, 0.25}, 1e-7);
+}
+
+TEST_P(ActivationTest, GeluAndSquaredReluByHand) {
+  const Array<float> x = {-3, 0, 1, 2}, ones(4, 1.0F);
+  Array<float> y = blank(4), dx = blank(4);
+  GetParam()->activation_forward(Activation::kRelu2, 4, x.data(), y.data());
+  EXPECT_EQ(y, (Array<float>{0, 0, 1, 4}));
+  GetParam()->activation_backward(Activation::kRelu2, 4, x.data(), ones.data(), dx.data());
+  EXPECT_EQ(dx, (Array<float>{0, 0, 2, 4}));
+  // Normal probabilities and densities from tables: P(1) = 0.8413447461, P(2) = 0.9772498681, P(-3) = 0.0013498980.
+  GetParam()->activation_forward(Activation::kGelu, 4, x.data(), y.data());
+  expect_near(y, {-0.0040496941, 0, 0.8413447461, 1.9544997361}, 1e-7);
+  GetParam()->activation_backward(Activation::kGelu, 4, x.data(), ones.data(), dx.data());
+  expect_near(dx, {0.0013498980 - 3 * 0.0044318484, 0.5, 0.8413447461 + 0.2419707245, 0.9772498681 + 2 * 0.0539909665},
+              2e-7);
 }
 
 TEST_P(ActivationTest, OutputsMayShareInputMemory) {
@@ -109,6 +136,15 @@ TEST_P(ActivationTest, GradientsMatchDifferences) {
   expect_gradient("sigmoid_gate gate", gate, dgate, sigmoid_gate);
   expect_gradient("sigmoid_gate x", x, dx, sigmoid_gate);
 
+  for (const Activation kind : {Activation::kGelu, Activation::kRelu2}) {
+    const auto activation = [&] {
+      kernels.activation_forward(kind, kCount, x.data(), y.data());
+      return weighted_sum(dy, y);
+    };
+    kernels.activation_backward(kind, kCount, x.data(), dy.data(), dx.data());
+    expect_gradient("activation", x, dx, activation);
+  }
+
   const auto sigmoid = [&] {
     kernels.sigmoid_forward(kCount, x.data(), y.data());
     return weighted_sum(dy, y);
@@ -145,6 +181,37 @@ TEST(VectorExp, WithinTwoUlpOverTheWholeRange) {
   double worst = 0;
   for (size_t i = 0; i < static_cast<size_t>(kCount); ++i) worst = std::max(worst, ulp_error(x[i], y[i]));
   EXPECT_LE(worst, 2.0);
+}
+
+/// Largest error relative to the answer over [-limit, limit].
+double worst_relative_error(float limit, float (*function)(float), double (*exact)(double)) {
+  constexpr int64_t kCount = 1 << 18;
+  double worst = 0;
+  for (int64_t i = 0; i <= kCount; ++i) {
+    const auto x = limit * static_cast<float>(2.0 * static_cast<double>(i) / kCount - 1);
+    const double wanted = exact(static_cast<double>(x));
+    if (wanted != 0) worst = std::max(worst, std::abs(static_cast<double>(function(x)) - wanted) / std::abs(wanted));
+  }
+  return worst;
+}
+
+TEST(VectorTanh, RelativeErrorOverTheWholeRange) {
+  const auto exact = [](double x) { return std::tanh(x); };
+  EXPECT_LE(worst_relative_error(1, cpu::vector_tanh, exact), 5e-7);
+  EXPECT_LE(worst_relative_error(20, cpu::vector_tanh, exact), 5e-7);
+  EXPECT_EQ(cpu::vector_tanh(0), 0.0F);
+  EXPECT_EQ(cpu::vector_tanh(1e30F), 1.0F);
+  EXPECT_EQ(cpu::vector_tanh(-std::numeric_limits<float>::infinity()), -1.0F);
+  EXPECT_TRUE(std::isnan(cpu::vector_tanh(std::numeric_limits<float>::quiet_NaN())));
+}
+
+TEST(VectorNormalProbability, RelativeErrorAlsoInTheTail) {
+  const auto function = [](float z) { return cpu::vector_normal_probability(z, cpu::vector_bell(z)); };
+  const auto exact = [](double z) { return std::erfc(-z / std::sqrt(2.0)) / 2; };
+  EXPECT_LE(worst_relative_error(1, function, exact), 5e-7);
+  EXPECT_LE(worst_relative_error(5, function, exact), 2e-6);
+  EXPECT_EQ(function(30), 1.0F);
+  EXPECT_EQ(function(-30), 0.0F);
 }
 
 TEST(VectorExp, SpecialValues) {

@@ -6,6 +6,30 @@
 namespace heddle::test {
 namespace {
 
+KernelCase weighted_sum_case(int64_t count, int64_t terms, bool accumulate) {
+  const auto run = [=](const Kernels& kernels) {
+    const Array<float> all = normal(count * terms, 1), weights = normal(terms, 2), base = normal(count, 3),
+                       dout = normal(count, 4);
+    std::vector<const float*> xs;
+    for (int64_t k = 0; k < terms; ++k) xs.push_back(all.data() + k * count);
+    Array<float> sum = blank(count), onto = blank(count), in_place = base;
+    kernels.weighted_sum_forward(count, terms, nullptr, weights.data(), xs.data(), sum.data());
+    kernels.weighted_sum_forward(count, terms, base.data(), weights.data(), xs.data(), onto.data());
+    kernels.weighted_sum_forward(count, terms, in_place.data(), weights.data(), xs.data(), in_place.data());
+    EXPECT_EQ(in_place, onto);
+    Array<float> dx = destination(count, accumulate, 5), dweight = destination(1, accumulate, 6), dx_alone = dx,
+                 dweight_alone = dweight;
+    kernels.weighted_term_backward(count, weights.data(), xs[0], dout.data(), {dx.data(), accumulate},
+                                   {dweight.data(), accumulate});
+    kernels.weighted_term_backward(count, weights.data(), nullptr, dout.data(), {dx_alone.data(), accumulate}, {});
+    kernels.weighted_term_backward(count, nullptr, xs[0], dout.data(), {}, {dweight_alone.data(), accumulate});
+    EXPECT_EQ(dx_alone, dx);
+    EXPECT_EQ(dweight_alone, dweight);
+    return std::vector<Result>{result("sum", sum), result("onto", onto), result("dx", dx), result("dweight", dweight)};
+  };
+  return {fmt::format("weighted_{}x{}_{}", terms, count, accumulate ? "add" : "overwrite"), run, 2e-6, true, 0.5};
+}
+
 std::vector<KernelCase> elementwise_cases() {
   std::vector<KernelCase> cases;
   for (const int64_t count : {0, 1, 31, 33, 257, 4096, 70001}) {
@@ -24,6 +48,9 @@ std::vector<KernelCase> elementwise_cases() {
                        return std::vector<Result>{result("sum", sum), result("scaled", scaled), {"squares", {squares}}};
                      }});
   }
+  for (const int64_t count : {0, 1, 31, 257, 4096, 70001})
+    for (const int64_t terms : {1, 3})
+      for (const bool accumulate : {false, true}) cases.push_back(weighted_sum_case(count, terms, accumulate));
   return cases;
 }
 
@@ -38,6 +65,28 @@ TEST_P(ElementwiseTest, HandMadeAnswers) {
   GetParam()->scale(3, -3, x.data(), out.data());
   EXPECT_EQ(out, (Array<float>{-3, 6, -9}));
   EXPECT_EQ(GetParam()->sum_of_squares(3, x.data()), 14);
+  GetParam()->fill_zero(3, (out = blank(3)).data());
+  EXPECT_EQ(out, (Array<float>{0, 0, 0}));
+}
+
+TEST_P(ElementwiseTest, WeightedSumByHand) {
+  const Array<float> x = {1, -2, 3}, y = {10, 20, 30}, weights = {2, 0.5F}, base = {100, 200, 300};
+  const float* const xs[] = {x.data(), y.data()};
+  Array<float> out = blank(3), dx = blank(3), dweight = {1000};
+  GetParam()->weighted_sum_forward(3, 2, nullptr, weights.data(), xs, out.data());
+  EXPECT_EQ(out, (Array<float>{7, 6, 21}));
+  GetParam()->weighted_sum_forward(3, 1, base.data(), weights.data(), xs, out.data());
+  EXPECT_EQ(out, (Array<float>{102, 196, 306}));
+  GetParam()->weighted_term_backward(3, weights.data(), x.data(), y.data(), {dx.data(), false}, {dweight.data(), true});
+  EXPECT_EQ(dx, (Array<float>{20, 40, 60}));
+  EXPECT_EQ(dweight, (Array<float>{1060}));
+}
+
+TEST_P(ElementwiseTest, WeightGradientIsSummedInDouble) {
+  const Array<float> x(1 << 20, 4097.0F);
+  Array<float> dweight = blank(1);
+  GetParam()->weighted_term_backward(1 << 20, nullptr, x.data(), x.data(), {}, {dweight.data(), false});
+  EXPECT_EQ(dweight[0], static_cast<float>(4097.0 * 4097.0 * (1 << 20)));
 }
 
 TEST_P(ElementwiseTest, SumOfSquaresIsInDouble) {

@@ -1,4 +1,4 @@
-// Choice of experts and their mixing weights.
+// Choice of experts, their mixing weights, and their shares.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -43,6 +43,19 @@ KernelCase routing_case(int64_t rows, int64_t experts, int64_t k, bool renormali
           run, 2e-6, true, 0.5};
 }
 
+KernelCase expert_share_case(int64_t rows, int64_t experts, bool accumulate) {
+  const auto run = [=](const Kernels& kernels) {
+    const Array<float> scores = router_scores(rows * experts, 1), dshare = normal(experts, 2);
+    Array<float> share = blank(experts), dscores = destination(rows * experts, accumulate, 3);
+    kernels.expert_share_forward(rows, experts, scores.data(), share.data());
+    kernels.expert_share_backward(rows, experts, scores.data(), dshare.data(), {dscores.data(), accumulate});
+    kernels.expert_share_backward(rows, experts, scores.data(), dshare.data(), {});
+    return std::vector<Result>{result("share", share), result("dscores", dscores)};
+  };
+  return {fmt::format("share_{}x{}_{}", rows, experts, accumulate ? "add" : "overwrite"), run, 2e-6, true,
+          experts == 1 ? 0.5 : 0};
+}
+
 std::vector<KernelCase> routing_cases() {
   struct Size {
     int64_t rows, experts, k;
@@ -54,6 +67,10 @@ std::vector<KernelCase> routing_cases() {
       for (const bool keep : {false, true})
         for (const bool accumulate : {false, true})
           cases.push_back(routing_case(s.rows, s.experts, s.k, renormalise, keep, accumulate));
+  for (const bool accumulate : {false, true})
+    for (const auto& [rows, experts] : {std::pair{0, 33}, std::pair{1, 1}, std::pair{31, 33}, std::pair{257, 8},
+                                        std::pair{515, 257}, std::pair{70001, 3}})
+      cases.push_back(expert_share_case(rows, experts, accumulate));
   return cases;
 }
 
@@ -110,6 +127,29 @@ TEST_P(RoutingTest, VanishingScoresAreBounded) {
   GetParam()->route_weights_backward(1, 3, 2, true, scores.data(), index.data(), nullptr, dweights.data(),
                                      {dscores.data(), false});
   expect_near(dscores, {1e9, 0, 1e9}, 1e3);
+}
+
+TEST_P(RoutingTest, SharesByHand) {
+  const Array<float> scores = {1, 3, 0.5F, 0.5F, 0, 0}, dshare = {1, 5};
+  Array<float> share = blank(2), dscores = blank(6);
+  GetParam()->expert_share_forward(3, 2, scores.data(), share.data());
+  EXPECT_EQ(share, (Array<float>{0.75F, 1.25F}));  // the last row has no scores to divide
+  GetParam()->expert_share_forward(0, 2, scores.data(), share.data());
+  EXPECT_EQ(share, (Array<float>{0, 0}));
+  GetParam()->expert_share_backward(2, 2, scores.data(), dshare.data(), {dscores.data(), false});
+  expect_near({dscores.begin(), dscores.begin() + 4}, {-0.75, 0.25, -2, 2}, 1e-7);  // means 4 and 3
+}
+
+TEST_P(RoutingTest, ShareGradientMatchesDifferences) {
+  constexpr int64_t kRows = 6, kExperts = 7;
+  Array<float> scores = normal(kRows * kExperts, 1, 0.05), share = blank(kExperts), dscores = blank(kRows * kExperts);
+  for (float& s : scores) s += 0.5F;
+  const Array<float> dshare = normal(kExperts, 2);
+  GetParam()->expert_share_backward(kRows, kExperts, scores.data(), dshare.data(), {dscores.data(), false});
+  expect_gradient("scores", scores, dscores, [&] {
+    GetParam()->expert_share_forward(kRows, kExperts, scores.data(), share.data());
+    return weighted_sum(dshare, share);
+  });
 }
 
 TEST_P(RoutingTest, GradientsMatchDifferences) {

@@ -1,4 +1,5 @@
 // Linear combinations and the sum of squares.
+#include <algorithm>
 #include <vector>
 
 #include "kernels/cpu/operations.h"
@@ -21,6 +22,10 @@ void scale(int64_t count, float alpha, const float* x, float* out) {
   });
 }
 
+void fill_zero(int64_t count, float* x) {
+  for_each_stretch(count, [=](int64_t begin, int64_t end) { std::fill(x + begin, x + end, 0.0F); });
+}
+
 double sum_of_squares(int64_t count, const float* x) {
   // One partial sum per stretch, added in order: the thread count does not show.
   std::vector<double> partials(static_cast<size_t>(div_up(count, kStretch)));
@@ -34,6 +39,51 @@ double sum_of_squares(int64_t count, const float* x) {
   double total = 0;
   for (const double sum : partials) total += sum;
   return total;
+}
+
+void weighted_sum_forward(int64_t count, int64_t terms, const float* base, const float* weights, const float* const* xs,
+                          float* out) {
+  for_each_stretch(count, [=](int64_t begin, int64_t end) {
+    if (base == nullptr) {
+      std::fill(out + begin, out + end, 0.0F);
+    } else if (base != out) {
+      std::copy(base + begin, base + end, out + begin);
+    }
+    for (int64_t k = 0; k < terms; ++k) {  // the stretch of `out` stays in cache
+      const float weight = weights[k];
+      const float* const x = xs[k];
+#pragma omp simd
+      for (int64_t i = begin; i < end; ++i) out[i] += weight * x[i];
+    }
+  });
+}
+
+void weighted_term_backward(int64_t count, const float* weight, const float* x, const float* dout, GradientOut dx,
+                            GradientOut dweight) {
+  if (dx) {
+    const float factor = *weight;
+    for_each_stretch(count, [=](int64_t begin, int64_t end) {
+      if (dx.accumulate) {
+#pragma omp simd
+        for (int64_t i = begin; i < end; ++i) dx.data[i] += factor * dout[i];
+      } else {
+#pragma omp simd
+        for (int64_t i = begin; i < end; ++i) dx.data[i] = factor * dout[i];
+      }
+    });
+  }
+  if (!dweight) return;
+  std::vector<double> partials(static_cast<size_t>(div_up(count, kStretch)));
+  double* const partial = partials.data();
+  for_each_stretch(count, [=](int64_t begin, int64_t end) {
+    double sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (int64_t i = begin; i < end; ++i) sum += static_cast<double>(dout[i]) * static_cast<double>(x[i]);
+    partial[begin / kStretch] = sum;
+  });
+  double total = dweight.accumulate ? static_cast<double>(*dweight.data) : 0;
+  for (const double sum : partials) total += sum;
+  *dweight.data = static_cast<float>(total);
 }
 
 }  // namespace heddle::cpu

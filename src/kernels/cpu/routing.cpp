@@ -43,6 +43,13 @@ void choose_row(int32_t count, int64_t k, const float* scores, const float* bias
   }
 }
 
+float row_sum(int64_t count, const float* x) {
+  float sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < count; ++i) sum += x[i];
+  return sum;
+}
+
 }  // namespace
 
 void top_k(int64_t rows, int64_t experts, int64_t k, const float* scores, const float* bias, int32_t* index) {
@@ -97,6 +104,49 @@ void route_weights_backward(int64_t rows, int64_t experts, int64_t k, bool renor
       if (renormalise && sum >= kSmallestSum)
         for (size_t j = 0; j < w.size(); ++j) pull += dw[j] * w[j];
       for (size_t j = 0; j < w.size(); ++j) out[chosen[j]] += (dw[j] - pull) / divisor;
+    }
+  });
+}
+
+void expert_share_forward(int64_t rows, int64_t experts, const float* scores, float* share) {
+  // One partial sum per block of rows, added in order: the thread count does not show.
+  constexpr int64_t kBlock = 256;
+  const int64_t blocks = div_up(rows, kBlock);
+  std::vector<double> partials(static_cast<size_t>(blocks * experts), 0);
+  double* const partial = partials.data();
+  parallel_for(blocks, rows * experts > kParallelElements, [=](int64_t block) {
+    double* const to = partial + block * experts;
+    for (int64_t r = block * kBlock; r < std::min((block + 1) * kBlock, rows); ++r) {
+      const float* const s = scores + r * experts;
+      const double inverse = 1 / static_cast<double>(std::max(row_sum(experts, s), kSmallestSum));
+#pragma omp simd
+      for (int64_t e = 0; e < experts; ++e) to[e] += inverse * static_cast<double>(s[e]);
+    }
+  });
+  for (int64_t e = 0; e < experts; ++e) {
+    double total = 0;
+    for (int64_t block = 0; block < blocks; ++block) total += partial[block * experts + e];
+    share[e] = static_cast<float>(total);
+  }
+}
+
+void expert_share_backward(int64_t rows, int64_t experts, const float* scores, const float* dshare,
+                           GradientOut dscores) {
+  if (!dscores) return;
+  parallel_for(rows, rows * experts > kParallelElements, [=](int64_t r) {
+    const float* const s = scores + r * experts;
+    float* const to = dscores.data + r * experts;
+    const float sum = row_sum(experts, s), inverse = 1.0F / std::max(sum, kSmallestSum);
+    float dot = 0;
+#pragma omp simd reduction(+ : dot)
+    for (int64_t e = 0; e < experts; ++e) dot += dshare[e] * s[e];
+    const float pull = sum < kSmallestSum ? 0.0F : dot * inverse;
+    if (dscores.accumulate) {
+#pragma omp simd
+      for (int64_t e = 0; e < experts; ++e) to[e] += (dshare[e] - pull) * inverse;
+    } else {
+#pragma omp simd
+      for (int64_t e = 0; e < experts; ++e) to[e] = (dshare[e] - pull) * inverse;
     }
   });
 }

@@ -1,5 +1,6 @@
 // Reference non-linearities.
 #include <cmath>
+#include <numbers>
 
 #include "kernels/ref/operations.h"
 
@@ -8,6 +9,10 @@ namespace heddle::ref {
 namespace {
 double logistic(float x) {
   return 1 / (1 + std::exp(-static_cast<double>(x)));
+}
+/// Of the standard normal distribution, up to z.
+double normal_probability(double z) {
+  return std::erfc(-z / std::numbers::sqrt2) / 2;
 }
 }  // namespace
 
@@ -22,6 +27,22 @@ void swiglu_backward(int64_t count, const float* gate, const float* up, const fl
     const double d = static_cast<double>(dy[i]);
     dgate[i] = static_cast<float>(d * u * s * (1 + g * (1 - s)));
     dup[i] = static_cast<float>(d * g * s);
+  }
+}
+
+void activation_forward(Activation kind, int64_t count, const float* x, float* y) {
+  for (int64_t i = 0; i < count; ++i) {
+    const double z = static_cast<double>(x[i]), positive = z < 0 ? 0 : z;
+    y[i] = static_cast<float>(kind == Activation::kGelu ? z * normal_probability(z) : positive * positive);
+  }
+}
+
+void activation_backward(Activation kind, int64_t count, const float* x, const float* dy, float* dx) {
+  for (int64_t i = 0; i < count; ++i) {
+    const double z = static_cast<double>(x[i]);
+    const double density = std::exp(-z * z / 2) / std::sqrt(2 * std::numbers::pi);
+    const double slope = kind == Activation::kGelu ? normal_probability(z) + z * density : 2 * (z < 0 ? 0 : z);
+    dx[i] = static_cast<float>(static_cast<double>(dy[i]) * slope);
   }
 }
 

@@ -75,4 +75,27 @@ void route_weights_backward(int64_t rows, int64_t experts, int64_t k, bool renor
   }
 }
 
+void expert_share_forward(int64_t rows, int64_t experts, const float* scores, float* share) {
+  std::vector<double> total(static_cast<size_t>(experts), 0);
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* const s = scores + r * experts;
+    const double sum = std::max(std::accumulate(s, s + experts, 0.0), kSmallestSum);
+    for (int64_t e = 0; e < experts; ++e) total[static_cast<size_t>(e)] += static_cast<double>(s[e]) / sum;
+  }
+  for (int64_t e = 0; e < experts; ++e) share[e] = static_cast<float>(total[static_cast<size_t>(e)]);
+}
+
+void expert_share_backward(int64_t rows, int64_t experts, const float* scores, const float* dshare,
+                           GradientOut dscores) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* const s = scores + r * experts;
+    const double sum = std::accumulate(s, s + experts, 0.0), divisor = std::max(sum, kSmallestSum);
+    double pull = 0;
+    for (int64_t e = 0; e < experts && sum >= kSmallestSum; ++e)
+      pull += static_cast<double>(dshare[e]) * static_cast<double>(s[e]) / divisor;
+    for (int64_t e = 0; e < experts; ++e)
+      put(dscores, r * experts + e, (static_cast<double>(dshare[e]) - pull) / divisor);
+  }
+}
+
 }  // namespace heddle::ref
