@@ -16,7 +16,8 @@ struct TrainingPlan {
   std::vector<int64_t> favoured;  ///< experts whose bias starts at +10
 };
 
-/// A plan by the optimizer's name; with Muon's options, and with two shared experts, which lie in one tensor.
+/// A plan by the optimizer's name; with Muon's options, and with two shared experts, which lie in one tensor. Not
+/// muon.cautious: whether an element decays jumps where its step is zero, so rounding could show.
 inline TrainingPlan plan_with(const std::string& optimizer) {
   TrainingPlan plan;
   plan.optimizer.name = optimizer;
@@ -28,7 +29,6 @@ inline TrainingPlan plan_with(const std::string& optimizer) {
   plan.optimizer.decay = "matrices";
   plan.optimizer.muon = {.momentum_start = 0.85, .momentum_steps = 8, .row_normalise = true, .second_moment = 0.9};
   plan.optimizer.muon.routers = optimizer == "muonh";
-  plan.optimizer.muon.cautious = true;
   return plan;
 }
 
