@@ -17,7 +17,7 @@ using NormaliseRows = void(int64_t rows, int64_t columns, float floor, float* x)
 /// the norm of x: with v the mean of x^2 along each of them, n = min(rows, columns) the number averaged,
 ///   S <- b2 S + (1-b2) v;  s = 1 / sqrt(max(S, 1e-10));  x <- x s |x| / max(sqrt(sum of n v s^2), 1e-10).
 /// second: S, and mean_square: room for v, both [max(rows, columns)]. Sums in double, in an order that does not depend
-/// on the thread count.
+/// on the thread count. An empty matrix leaves S as it is.
 using ReduceVariance = void(int64_t rows, int64_t columns, float beta2, float* x, float* second, float* mean_square);
 
 struct MuonCoefficients {

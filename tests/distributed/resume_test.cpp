@@ -15,9 +15,20 @@ TEST(DistributedResume, SevenAndThirteenStepsEqualTwenty) {
   const SharedFolder folder;
   if (test_world().rank() == 0) write_tiny_store(folder.path("store.h5"));
   test_world().barrier();
-  for (const int64_t expert_parallel : {int64_t{1}, int64_t{2}}) {
-    const auto name = [&](const char* run) { return folder.path(fmt::format("{}{}", run, expert_parallel)); };
+  struct Case {
+    const char* optimizer;
+    int64_t expert_parallel;
+    bool zero;
+  };
+  for (const auto& [optimizer, expert_parallel, zero] :
+       {Case{"adamw", 1, false}, Case{"adamw", 2, false}, Case{"muon", 2, true}, Case{"muonh", 1, true}}) {
+    const auto name = [&, about = fmt::format("{}{}", optimizer, expert_parallel)](const char* run) {
+      return folder.path(run + about);
+    };
     TrainConfig straight = tiny_run(folder.path("store.h5"), name("straight"));
+    straight.optimizer.name = optimizer;
+    straight.optimizer.zero = zero;
+    straight.optimizer.muon.second_moment = 0.9;
     straight.micro_batch = 1;
     straight.expert_parallel = expert_parallel;
     TrainConfig parts = straight;
@@ -103,7 +114,7 @@ TEST(DistributedResume, AFileOfOneRankIsReadInParts) {
   }
 }
 
-TEST(DistributedResume, AnyLayoutReadsWhatAnyOtherWrote) {
+void any_layout_reads_what_any_other_wrote(const std::string& optimizer) {
   const SharedFolder folder;
   const auto single = make_single_communicator();
   const CheckpointInfo info{
@@ -118,8 +129,7 @@ TEST(DistributedResume, AnyLayoutReadsWhatAnyOtherWrote) {
     for (const Optimizer::State& state : t.optimizer.states()) steps.push_back(state.steps);
     return steps;
   };
-  TrainingPlan plan;
-  plan.optimizer.zero_block = 64;
+  TrainingPlan plan = plan_with(optimizer);
   plan.optimizer.zero = true;
   Training saved(plan, test_world(), test_world().size(), 2);
   for (int64_t step = 1; step <= 5; ++step) saved.run(step);
@@ -165,6 +175,13 @@ TEST(DistributedResume, AnyLayoutReadsWhatAnyOtherWrote) {
         EXPECT_LE(relative_error(p.value.floats(), part), 1e-5) << p.name << " against the unbroken run";
       }
     }
+  }
+}
+
+TEST(DistributedResume, AnyLayoutReadsWhatAnyOtherWrote) {
+  for (const char* optimizer : {"adamw", "muon", "muonh"}) {
+    SCOPED_TRACE(optimizer);
+    any_layout_reads_what_any_other_wrote(optimizer);
   }
 }
 

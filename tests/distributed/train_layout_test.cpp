@@ -17,12 +17,9 @@ namespace {
 
 TEST(EveryLayout, AndOptimizerAndZeroEqualsOneRankInFourMicroBatches) {
   const auto single = make_single_communicator();
-  for (const char* name : {"adamw", "sgd"}) {
+  for (const char* name : {"adamw", "sgd", "muon", "muonh"}) {
     SCOPED_TRACE(name);
-    TrainingPlan plan;
-    plan.optimizer.name = name;
-    plan.optimizer.zero_block = 64;
-    plan.optimizer.learning_rate = plan.optimizer.name == "sgd" ? 0.05 : 2e-3;
+    TrainingPlan plan = plan_with(name);
     Training reference(plan, *single, 1, 2);
     std::vector<std::unique_ptr<Training>> trainings;
     std::vector<Training*> all;
@@ -44,12 +41,10 @@ TEST(EveryLayout, AndOptimizerAndZeroEqualsOneRankInFourMicroBatches) {
 }
 
 TEST(TrainLayout, ZeroGivesTheVeryBitsOfTheSameLayoutWithoutIt) {
-  for (const char* name : {"adamw", "sgd"}) {
+  for (const char* name : {"adamw", "sgd", "muon", "muonh"}) {
     for (int expert_parallel = 1; expert_parallel <= test_world().size(); expert_parallel *= 2) {
       SCOPED_TRACE(fmt::format("{}, expert_parallel {}", name, expert_parallel));
-      TrainingPlan plan;
-      plan.optimizer.name = name;
-      plan.optimizer.zero_block = 64;
+      TrainingPlan plan = plan_with(name);
       Training without(plan, test_world(), expert_parallel, 2), again(plan, test_world(), expert_parallel, 2);
       plan.optimizer.zero = true;
       Training with(plan, test_world(), expert_parallel, 2);
@@ -64,10 +59,12 @@ TEST(TrainLayout, ZeroGivesTheVeryBitsOfTheSameLayoutWithoutIt) {
         const Parameter &p = with.model.parameters().all()[i], &q = without.model.parameters().all()[i];
         ASSERT_EQ(std::memcmp(p.value.f32(), q.value.f32(), static_cast<size_t>(p.value.bytes())), 0) << p.name;
         const Optimizer::State &mine = with.optimizer.states()[i], &whole = without.optimizer.states()[i];
-        const auto bytes = static_cast<size_t>(mine.owned.count) * sizeof(float);
-        ASSERT_EQ(std::memcmp(mine.first.f32(), whole.first.f32() + mine.owned.first, bytes), 0) << p.name;
-        if (mine.second.defined()) {
-          ASSERT_EQ(std::memcmp(mine.second.f32(), whole.second.f32() + mine.owned.first, bytes), 0) << p.name;
+        const auto parts = with.optimizer.state_tensors(p), wholes = without.optimizer.state_tensors(q);
+        ASSERT_EQ(parts.size(), wholes.size());
+        for (size_t k = 0; k < parts.size(); ++k) {
+          const float* const expected = wholes[k].values.f32() + (parts[k].first - wholes[k].first);
+          ASSERT_EQ(std::memcmp(parts[k].values.f32(), expected, static_cast<size_t>(parts[k].values.bytes())), 0)
+              << parts[k].kind << ' ' << p.name;
         }
         ASSERT_EQ(mine.steps, whole.steps) << p.name;
         owned += mine.owned.count;

@@ -39,6 +39,32 @@ TEST(Schedule, DecayNeverReachesIntoTheWarmUp) {
   EXPECT_DOUBLE_EQ(s.factor(10), 0);
 }
 
+TEST(Schedule, CosineAndLineGoDownToTheLastRatio) {
+  for (const char* name : {"cosine", "linear"}) {
+    const Schedule s{name, 110, 10.0 / 110, 0.5, 0.2};  // 10 up, then 100 down whatever the decay ratio
+    EXPECT_DOUBLE_EQ(s.factor(5), 0.5) << name;
+    EXPECT_DOUBLE_EQ(s.factor(10), 1) << name;
+    EXPECT_NEAR(s.factor(60), 0.6, 1e-12) << name;
+    EXPECT_NEAR(s.factor(110), 0.2, 1e-12) << name;
+    EXPECT_NEAR(s.factor(200), 0.2, 1e-12) << name;
+  }
+  EXPECT_NEAR((Schedule{"linear", 110, 10.0 / 110, 0, 0.2}.factor(35)), 0.2 + 0.8 * 0.75, 1e-12);
+  EXPECT_NEAR((Schedule{"cosine", 110, 10.0 / 110, 0, 0.2}.factor(35)), 0.2 + 0.4 * (1 + std::sqrt(0.5)), 1e-12);
+  EXPECT_NEAR((Schedule{"cosine", 1, 1, 0, 0.2}.factor(1)), 1, 1e-12) << "a run that ends with its warm-up";
+}
+
+TEST(Schedule, WarmsUpAgainAfterGrowth) {
+  Schedule s{"linear", 100, 0.1, 0, 0};
+  s.growth_step = 40;
+  EXPECT_DOUBLE_EQ(s.factor(40), 60 / 90.0) << "growth alone changes nothing";
+  s.rewarm_steps = 20;
+  EXPECT_DOUBLE_EQ(s.factor(39), 61 / 90.0);
+  EXPECT_DOUBLE_EQ(s.factor(40), 0);
+  EXPECT_DOUBLE_EQ(s.factor(45), 0.25 * 55 / 90.0);
+  EXPECT_DOUBLE_EQ(s.factor(60), 40 / 90.0);
+  EXPECT_DOUBLE_EQ(s.factor(80), 20 / 90.0);
+}
+
 TEST(Clip, FactorBringsTheNormDown) {
   EXPECT_DOUBLE_EQ(clip_factor(0.5, 1), 1);
   EXPECT_NEAR(clip_factor(4, 1) * 4, 1, 1e-6);
@@ -142,6 +168,56 @@ TEST(Optimizer, DecaysEveryTensorAlsoVectors) {
     for (Parameter& q : p.set.all()) Parameters::give(q, 0);
     optimizer.step(1, 1, 1);
     for (const Parameter& q : p.set.all()) EXPECT_NEAR(q.value.f32()[0], 0.95, 1e-6) << name << ' ' << q.name;
+  }
+}
+
+TEST(Optimizer, DecaySetMatricesLeavesVectorsOut) {
+  for (const char* name : {"adamw", "sgd", "muon"}) {
+    Parameters p;
+    p.b.role = Role::kVector;
+    p.experts.role = Role::kRouter;
+    OptimizerConfig config{.name = name, .learning_rate = 0.1, .weight_decay = 0.5, .decay = "matrices"};
+    config.muon.learning_rate = 0.2;
+    config.muon.weight_decay = 0.5;
+    Optimizer optimizer(config, p.set, p.groups, cpu::kernels());
+    for (Parameter& q : p.set.all()) Parameters::give(q, 0);
+    optimizer.step(0.5, 1, 1);
+    EXPECT_NEAR(p.a.value.f32()[0], config.name == "muon" ? 0.95 : 0.975, 1e-6) << name;
+    EXPECT_NEAR(p.experts.value.f32()[0], 0.975, 1e-6) << name;
+    EXPECT_EQ(p.b.value.f32()[0], 1) << name;
+  }
+}
+
+TEST(Optimizer, RatesGoByRoleAndTiedCore) {
+  // SGD without momentum or decay shows the rate: 0.1 * 0.5 times the factor of the role, over 9^0.5 in a tied core.
+  struct Row {
+    Role role;
+    bool tied;
+    double rate;
+  };
+  for (const Row& row :
+       {Row{Role::kMatrix, false, 0.05}, Row{Role::kRouter, false, 0.05}, Row{Role::kEmbedding, false, 0.1},
+        Row{Role::kHead, false, 0.15}, Row{Role::kVector, false, 0.2}, Row{Role::kMatrix, true, 0.05 / 3},
+        Row{Role::kVector, true, 0.2 / 3}}) {
+    Parameters p;
+    p.a.role = row.role;
+    p.a.tied_core = row.tied;
+    Parameters::give(p.a, 1);
+    OptimizerConfig config{.name = "sgd", .learning_rate = 0.1, .momentum = 0, .weight_decay = 0};
+    config.embedding_rate = 2;
+    config.head_rate = 3;
+    config.gain_rate = 4;
+    config.tied_rate_power = 0.5;
+    config.loops = 9;
+    Optimizer(config, p.set, p.groups, cpu::kernels()).step(0.5, 1, 1);
+    EXPECT_NEAR(1 - p.a.value.f32()[0], row.rate, 1e-6) << static_cast<int>(row.role) << row.tied;
+    config.name = "adamw";  // the first step of AdamW without decay is its rate
+    Parameters q;
+    q.a.role = row.role;
+    q.a.tied_core = row.tied;
+    Parameters::give(q.a, 1);
+    Optimizer(config, q.set, q.groups, cpu::kernels()).step(0.5, 1, 1);
+    EXPECT_NEAR(1 - q.a.value.f32()[0], row.rate, 1e-6) << static_cast<int>(row.role) << row.tied;
   }
 }
 

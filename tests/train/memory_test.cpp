@@ -34,8 +34,13 @@ int64_t planned(const TrainConfig& config, Purpose purpose = Purpose::kActivatio
 }
 
 TEST(MemoryPlan, IsWhatAStepWithEvenRoutingReaches) {
-  for (const int64_t micro_batch : {8, 4, 2}) {
-    TrainingPlan plan;
+  struct Case {
+    const char* optimizer;
+    int64_t micro_batch;
+  };
+  for (const auto& [optimizer, micro_batch] :
+       {Case{"adamw", 8}, Case{"adamw", 4}, Case{"adamw", 2}, Case{"muon", 8}, Case{"muonh", 4}}) {
+    TrainingPlan plan = plan_with(optimizer);
     plan.model.moe.gate = Gate::kUniform;
     const auto world = make_single_communicator();
     const MemoryUse before = Allocator::host().use();
@@ -47,7 +52,7 @@ TEST(MemoryPlan, IsWhatAStepWithEvenRoutingReaches) {
     const MemoryUse plan_of = plan_memory(config_of(plan, micro_batch), plan.model, 0, 1);
     for (size_t p = 0; p < after.peak.size(); ++p)
       EXPECT_EQ(plan_of.peak[p], after.peak[p] - before.current[p])
-          << purpose_name(static_cast<Purpose>(p)) << ", micro-batch " << micro_batch;
+          << purpose_name(static_cast<Purpose>(p)) << ", micro-batch " << micro_batch << ", " << optimizer;
     EXPECT_EQ(plan_of.total_peak, after.total_peak - before.total) << "micro-batch " << micro_batch;
   }
 }

@@ -39,6 +39,40 @@ TEST(Resume, SevenAndThirteenStepsEqualTwenty) {
   EXPECT_LT(log.steps.back().loss, log.steps.front().loss - 0.05);
 }
 
+TEST(Resume, MuonAndMuonHGoOnToTheBit) {
+  const TemporaryFolder folder;
+  write_tiny_store(folder.path("store.h5"));
+  Job job;
+  for (const char* name : {"muon", "muonh"}) {
+    TrainConfig straight = tiny_run(folder.path("store.h5"), folder.path(fmt::format("{}_straight", name)));
+    straight.model.moe.shared_experts = 2;
+    straight.schedule.name = "cosine";
+    straight.optimizer.name = name;
+    straight.optimizer.tied_rate_power = 0.5;
+    straight.optimizer.muon = {.momentum_start = 0.85, .momentum_steps = 12, .second_moment = 0.9};
+    TrainConfig parts = straight;
+    parts.directory = folder.path(fmt::format("{}_parts", name));
+    parts.stop_after = 7;
+    train(job, parts);
+    parts.stop_after = 0;
+    parts.resume = true;
+    const TrainOutcome whole = train(job, straight), rest = train(job, parts);
+    expect_same_checkpoint(rest.checkpoint, whole.checkpoint);
+    expect_same_log(parts.directory + "/log.h5", straight.directory + "/log.h5");
+    const RunLog log = RunLog::open(straight.directory + "/log.h5");
+    EXPECT_LT(log.steps.back().loss, log.steps.front().loss - 0.05);
+
+    const h5::File file(whole.checkpoint, h5::File::Mode::kRead);
+    const std::string experts = "core.0.moe.experts.up_proj.weight", shared = "core.0.moe.shared.down_proj.weight";
+    EXPECT_EQ(file.extent("/optimizer/second/" + experts), (h5::Extent{4, 16}));
+    EXPECT_EQ(file.extent("/optimizer/second/" + shared), (h5::Extent{2, 16}));
+    EXPECT_EQ(file.extent("/optimizer/second/lm_head.weight"), file.extent("/model/lm_head.weight"));
+    EXPECT_EQ(file.exists("/optimizer/target/" + experts), straight.optimizer.name == "muonh");
+    parts.optimizer.muon.second_moment = 0;
+    expect_error<UsageError>([&] { train(job, parts); }, "muon.second_moment was 0.9");
+  }
+}
+
 TEST(Resume, RepeatsStepsBehindTheLastCheckpoint) {
   // A run that dies at step 7 after a checkpoint at step 5 repeats steps 6 and 7; the log holds each step once.
   const TemporaryFolder folder;

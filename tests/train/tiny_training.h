@@ -16,6 +16,22 @@ struct TrainingPlan {
   std::vector<int64_t> favoured;  ///< experts whose bias starts at +10
 };
 
+/// A plan by the optimizer's name; with Muon's options, and with two shared experts, which lie in one tensor. Not
+/// muon.cautious: whether an element decays jumps where its step is zero, so rounding could show.
+inline TrainingPlan plan_with(const std::string& optimizer) {
+  TrainingPlan plan;
+  plan.optimizer.name = optimizer;
+  plan.optimizer.zero_block = 64;
+  if (optimizer == "sgd") plan.optimizer.learning_rate = 0.05;
+  if (!optimizer.starts_with("muon")) return plan;
+  plan.model.moe.shared_experts = 2;
+  plan.optimizer.tied_rate_power = 0.5;
+  plan.optimizer.decay = "matrices";
+  plan.optimizer.muon = {.momentum_start = 0.85, .momentum_steps = 8, .row_normalise = true, .second_moment = 0.9};
+  plan.optimizer.muon.routers = optimizer == "muonh";
+  return plan;
+}
+
 struct Training {
   Training(const TrainingPlan& p, Communicator& world, int expert_parallel, int64_t micro_batch)
       : plan(p),

@@ -72,6 +72,7 @@ void normalise_rows(int64_t rows, int64_t columns, float floor, float* x) {
 }
 
 void reduce_variance(int64_t rows, int64_t columns, float beta2, float* x, float* second, float* mean_square) {
+  if (rows == 0 || columns == 0) return;
   const bool by_row = rows >= columns, worthwhile = rows * columns > kParallelElements;
   if (by_row) {
     parallel_for(rows, worthwhile, [=](int64_t i) {

@@ -24,6 +24,7 @@ void normalise_rows(int64_t rows, int64_t columns, float floor, float* x) {
 }
 
 void reduce_variance(int64_t rows, int64_t columns, float beta2, float* x, float* second, float* mean_square) {
+  if (rows == 0 || columns == 0) return;
   const bool by_row = rows >= columns;
   const int64_t kept = by_row ? rows : columns, averaged = by_row ? columns : rows;
   const auto at = [=](int64_t i, int64_t j) -> float& { return by_row ? x[i * columns + j] : x[j * columns + i]; };
