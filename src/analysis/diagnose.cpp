@@ -64,14 +64,15 @@ std::vector<CellSummary> summarise(const RunLogHeader& h, Steps window) {
     for (int64_t layer = 0; layer < h.layers; ++layer) {
       const int64_t cell = loop * h.layers + layer;
       const auto at = static_cast<size_t>(cell);
-      const std::vector<double> load = window_load(window, h.experts, cell);
+      const std::vector<double> load = window_load(window, h.experts, cell);  // none without experts
       CellSummary c{loop, layer, normalised_entropy(load), largest_share(load), dead_experts(load)};
+      c.block_rms = finite_mean(window, [at](const StepRecord& r) { return r.block_rms[at]; });
       double kept = 0, dropped = 0;
       for (const double slots : load) kept += slots;
-      for (const StepRecord& step : window) dropped += static_cast<double>(step.dropped[at]);
+      if (h.experts > 0)
+        for (const StepRecord& step : window) dropped += static_cast<double>(step.dropped[at]);
       c.dropped_share = kept + dropped > 0 ? dropped / (kept + dropped) : 0;
-      c.block_rms = finite_mean(window, [at](const StepRecord& r) { return r.block_rms[at]; });
-      if (loop + 1 < h.loops) {
+      if (h.experts > 0 && loop + 1 < h.loops) {
         c.overlap = finite_mean(window, [at](const StepRecord& r) { return r.overlap[at]; });
         c.chance = chance_overlap(load, window_load(window, h.experts, cell + h.layers), h.top_k);
       }
@@ -85,7 +86,8 @@ std::string place(const CellSummary& c) {
   return fmt::format("loop {} layer {}", c.loop + 1, c.layer);
 }
 
-void find_collapse(const Diagnosis& d, Findings& findings) {
+void find_collapse(const RunLog& log, const Diagnosis& d, Findings& findings) {
+  if (log.header.experts == 0) return;
   const auto lowest = std::min_element(d.cells.begin(), d.cells.end(),
                                        [](const auto& a, const auto& b) { return a.entropy < b.entropy; });
   const auto fullest = std::max_element(d.cells.begin(), d.cells.end(),
@@ -107,7 +109,7 @@ void find_collapse(const Diagnosis& d, Findings& findings) {
 }
 
 void find_same_choice(const RunLog& log, const Diagnosis& d, Findings& findings) {
-  if (log.header.loops < 2) return;
+  if (log.header.loops < 2 || log.header.experts == 0) return;
   const auto same = std::max_element(d.cells.begin(), d.cells.end(),
                                      [](const auto& a, const auto& b) { return a.overlap < b.overlap; });
   if (!(same->overlap > kSameChoice)) return;
@@ -222,13 +224,22 @@ Diagnosis diagnose(const RunLog& log) {
   find_broken_loss(log, d.findings);
   find_growth(d, d.findings);
   find_skips(log, d.findings);
-  find_collapse(d, d.findings);
+  find_collapse(log, d, d.findings);
   find_same_choice(log, d, d.findings);
   find_stall(log, d, d.findings);
   for (const Finding& f : d.findings) d.worst = std::max(d.worst, f.severity);
   d.verdict = verdict_of(log, d.worst);
   return d;
 }
+
+namespace {
+std::string render(const Findings& findings) {
+  std::string text;
+  for (const Finding& f : findings)
+    text += fmt::format("{}: {}\n  cause: {}\n  fix: {}\n", name_of(f.severity), f.what, f.cause, f.fix);
+  return text;
+}
+}  // namespace
 
 std::string render(const RunLog& log, const Diagnosis& d) {
   std::string text = fmt::format("verdict: {}\n", d.verdict);
@@ -238,6 +249,14 @@ std::string render(const RunLog& log, const Diagnosis& d) {
   if (!log.validations.empty())
     text += fmt::format("validation {:.4f} bits per byte after step {}\n", log.validations.back().bits_per_byte,
                         log.validations.back().step);
+  if (log.header.experts == 0) {
+    text += fmt::format("loops over the last {} steps (no experts):\n", d.window);
+    TextTable loops({{"loop"}, {"layer"}, {"RMS after block"}});
+    for (const CellSummary& c : d.cells)
+      loops.add_row(
+          {fmt::format("{}", c.loop + 1), fmt::format("{}", c.layer), fmt::format("{:.3f}", c.block_rms)});
+    return text + loops.render() + render(d.findings);
+  }
   text +=
       fmt::format("routing over the last {} steps ({} experts, {} per token; uniform chance of an overlap {:.3f}):\n",
                   d.window, log.header.experts, log.header.top_k,
@@ -258,10 +277,7 @@ std::string render(const RunLog& log, const Diagnosis& d) {
                    fmt::format("{:.1f}%", 100 * c.dropped_share), last_loop ? "-" : fmt::format("{:.3f}", c.overlap),
                    last_loop ? "-" : fmt::format("{:.3f}", c.chance), fmt::format("{:.3f}", c.block_rms)});
   }
-  text += table.render();
-  for (const Finding& f : d.findings)
-    text += fmt::format("{}: {}\n  cause: {}\n  fix: {}\n", name_of(f.severity), f.what, f.cause, f.fix);
-  return text;
+  return text + table.render() + render(d.findings);
 }
 
 }  // namespace heddle

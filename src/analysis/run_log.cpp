@@ -14,7 +14,7 @@ namespace heddle {
 
 namespace {
 
-constexpr int64_t kSchemaVersion = 1;
+constexpr int64_t kSchemaVersion = 2;
 constexpr uint64_t kChunkRows = 64;
 constexpr uint64_t kRowsPerRead = 256;
 constexpr char kStepColumn[] = "/step";
@@ -28,20 +28,25 @@ void visit_step_values(const RunLogHeader& h, Visit&& visit) {
   const uint64_t loops = size(h.loops), layers = size(h.layers), experts = size(h.experts), segments = size(h.segments);
   visit("/time", h5::Extent{}, &StepRecord::time);
   visit("/loss", h5::Extent{}, &StepRecord::loss);
+  visit("/loops", h5::Extent{}, &StepRecord::loops);
   visit("/learning_rate", h5::Extent{}, &StepRecord::learning_rate);
   visit("/tokens", h5::Extent{}, &StepRecord::tokens);
   visit("/bytes", h5::Extent{}, &StepRecord::bytes);
   visit("/step_seconds", h5::Extent{}, &StepRecord::step_seconds);
   visit("/exchange_bytes", h5::Extent{}, &StepRecord::exchange_bytes);
   visit("/segment_loss", h5::Extent{segments}, &StepRecord::segment_loss);
+  visit("/objective", h5::Extent{segments}, &StepRecord::objective);
   visit("/gradient_norm", h5::Extent{segments}, &StepRecord::gradient_norm);
   visit("/skipped", h5::Extent{segments}, &StepRecord::skipped);
   visit("/state_rms", h5::Extent{loops}, &StepRecord::state_rms);
   visit("/block_rms", h5::Extent{loops, layers}, &StepRecord::block_rms);
+  if (h.experts == 0) return;
+  visit("/aux_loss", h5::Extent{segments}, &StepRecord::aux_loss);
+  visit("/router_z_loss", h5::Extent{segments}, &StepRecord::router_z_loss);
   visit("/load", h5::Extent{loops, layers, experts}, &StepRecord::load);
   visit("/dropped", h5::Extent{loops, layers}, &StepRecord::dropped);
   if (loops > 1) visit("/overlap", h5::Extent{loops - 1, layers}, &StepRecord::overlap);
-  visit("/balance_bias", h5::Extent{layers, experts}, &StepRecord::balance_bias);
+  visit("/balance_bias", h5::Extent{size(h.balance_rows), experts}, &StepRecord::balance_bias);
 }
 
 template <typename Visit>
@@ -171,6 +176,7 @@ void write_header(h5::File& file, const RunLogHeader& h) {
                                     {"experts", h.experts},
                                     {"top_k", h.top_k},
                                     {"segments", h.segments},
+                                    {"balance_rows", h.balance_rows},
                                     {"ranks", h.ranks},
                                     {"expert_parallel", h.expert_parallel},
                                     {"steps", h.steps},
@@ -192,13 +198,15 @@ RunLogHeader read_header(const h5::File& file) {
                                     {"experts", &h.experts},
                                     {"top_k", &h.top_k},
                                     {"segments", &h.segments},
+                                    {"balance_rows", &h.balance_rows},
                                     {"ranks", &h.ranks},
                                     {"expert_parallel", &h.expert_parallel},
                                     {"steps", &h.steps},
                                     {"warmup_steps", &h.warmup_steps}})
     *value = file.integer_attribute("/", name);
   h.flops_per_token = file.real_attribute("/", "flops_per_token");
-  if (std::min({h.layers, h.loops, h.experts, h.top_k, h.segments}) < 1)
+  const bool routing = h.experts == 0 || std::min({h.experts, h.top_k, h.balance_rows}) > 0;
+  if (std::min({h.layers, h.loops, h.segments}) < 1 || h.experts < 0 || !routing)
     fail("run log '{}': {} layers, {} loops, {} experts, top {}, {} segments: the header is damaged", file.path(),
          h.layers, h.loops, h.experts, h.top_k, h.segments);
   return h;

@@ -2,7 +2,7 @@
 // so experts do not depend on the layout.
 #include <cmath>
 
-#include "model/loom.h"
+#include "model/looped_model.h"
 #include "support/hash.h"
 #include "support/parallel.h"
 #include "support/random.h"
@@ -29,7 +29,7 @@ void fill_normal(Parameter& p, uint64_t seed, const std::string& stream_name, do
 
 }  // namespace
 
-void Loom::initialise(uint64_t seed) {
+void LoopedModel::initialise(uint64_t seed) {
   const double by_width = 1 / std::sqrt(static_cast<double>(config_.hidden_size));
   const double by_expert = 1 / std::sqrt(static_cast<double>(config_.moe.intermediate));
   for (Parameter& p : parameters_.all()) {
@@ -43,7 +43,7 @@ void Loom::initialise(uint64_t seed) {
       fill_normal(p, seed, p.name, down ? by_expert : by_width, true);
     }
   }
-  for (const Layer& layer : layers_) layer.moe.balance_bias.fill_zero();
+  for (const MoeLayer& moe : moe_layers_) moe.layer->moe.balance_bias.fill_zero();
 }
 
 }  // namespace heddle

@@ -15,15 +15,12 @@ std::vector<double> token_bytes(const TokenStore& store) {
   return bytes;
 }
 
-namespace {
-
-/// One pass over `loops.back()` loops; adds the loss after each of the counts (rising) to `sums`.
 void add_losses(LoopedModel& model, const TokenBatch& batch, const std::vector<int64_t>& loops, int64_t constants_loops,
-                std::span<double> sums) {
+                bool use_capacity, std::span<double> sums) {
   Tape tape(model.kernels(), Tape::Mode::kForwardOnly);
   LoopedModel::Options options;
   options.constants_loops = constants_loops;
-  options.use_capacity = false;
+  options.use_capacity = use_capacity;
   const Variable embedding = model.embed(tape, batch, options);
   LoopState state = model.start(batch, embedding);
   int64_t done = 0;
@@ -33,8 +30,6 @@ void add_losses(LoopedModel& model, const TokenBatch& batch, const std::vector<i
     sums[i] += model.loss(tape, model.read_out(tape, batch, embedding, state, options), batch, 0).cross_entropy;
   }
 }
-
-}  // namespace
 
 std::vector<EvaluationResult> evaluate(LoopedModel& model, const TokenStore& store, Part part,
                                        const EvaluationOptions& options) {
@@ -62,12 +57,12 @@ std::vector<EvaluationResult> evaluate(LoopedModel& model, const TokenStore& sto
       bytes += bytes_of[static_cast<size_t>(target)];
     }
     if (options.rule == DepthRule::kTrained) {
-      add_losses(model, batch, loops, 0, sums);
+      add_losses(model, batch, loops, 0, false, sums);
       continue;
     }
     // Every count has constants of its own, so no pass serves two of them.
     for (size_t i = 0; i < loops.size(); ++i)
-      add_losses(model, batch, {loops[i]}, loops[i], std::span(sums).subspan(i, 1));
+      add_losses(model, batch, {loops[i]}, loops[i], false, std::span(sums).subspan(i, 1));
   }
   world.all_reduce_sum(std::span<double>(sums));
   world.all_reduce_sum(std::span<double>(&bytes, 1));

@@ -37,6 +37,11 @@ struct EvaluationResult {
 /// Bytes of text behind every token id, [V].
 std::vector<double> token_bytes(const TokenStore& store);
 
+/// One forward pass over loops.back() loops; adds to `sums` the summed cross-entropy after each of the counts, which
+/// rise. constants_loops as in LoopedModel::Options. Collective.
+void add_losses(LoopedModel& model, const TokenBatch& batch, const std::vector<int64_t>& loops, int64_t constants_loops,
+                bool use_capacity, std::span<double> sums);
+
 /// Capacity is off, loads are not counted. Empty where it was interrupted. Collective.
 std::vector<EvaluationResult> evaluate(LoopedModel& model, const TokenStore& store, Part part,
                                        const EvaluationOptions& options);

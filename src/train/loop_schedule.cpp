@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "support/error.h"
 #include "support/random.h"
 
 namespace heddle {

@@ -31,6 +31,9 @@ MemoryUse dry_step(const TrainConfig& config, const ModelConfig& shape, ProcessG
     rows.positions.resize(tokens);
     rows.document_start.resize(tokens);
     micro_batches.push_back(token_batch(rows, {0, range.count}));
+    if (shape.initial_state == InitialState::kNoise)
+      micro_batches.back().noise =
+          Tensor::empty({range.count * config.sequence, shape.hidden_size}, Purpose::kActivations);
   }
   step.run(micro_batches, {1, 0, step.largest_loops()});
   return pages.use();

@@ -25,7 +25,7 @@ std::string progress_line(const Progress& p) {
                   p.step, p.steps, share, duration(static_cast<double>(p.steps - p.step) * p.seconds_per_step), p.loss,
                   p.bits_per_byte, p.gradient_norm, p.learning_rate, p.tokens_per_second);
   if (p.utilisation > 0) line += fmt::format("  util {:.0f}%", 100 * p.utilisation);
-  line += fmt::format("  top expert {:.0f}%", 100 * p.largest_share);
+  if (p.largest_share >= 0) line += fmt::format("  top expert {:.0f}%", 100 * p.largest_share);
   if (p.overlap >= 0) line += fmt::format("  overlap {:.3f}", p.overlap);
   return line;
 }
@@ -50,7 +50,13 @@ double largest_expert_share(const std::vector<int64_t>& load, int64_t experts) {
 }
 
 double mean_of(const std::vector<double>& values) {
-  return values.empty() ? 0 : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  double sum = 0, count = 0;
+  for (const double value : values) {
+    if (!std::isfinite(value)) continue;
+    sum += value;
+    count += 1;
+  }
+  return count > 0 ? sum / count : -1;
 }
 
 }  // namespace heddle

@@ -16,7 +16,7 @@ struct Progress {
   double learning_rate = 0;
   double tokens_per_second = 0;  ///< target tokens of all ranks
   double utilisation = 0;        ///< achieved over measured matrix-product speed; 0: unknown
-  double largest_share = 0;      ///< largest share of one expert in a loop and layer
+  double largest_share = 0;      ///< largest share of one expert in a loop and layer; negative: no experts
   double overlap = 0;            ///< mean overlap of consecutive loops; negative: one loop
 };
 
@@ -29,6 +29,6 @@ double bits_per_byte(double nats, double bytes);  ///< nats / ln 2 / bytes; 0 fo
 double utilisation(double flops_per_token, double tokens_per_second, double peak_flops_per_second);
 /// Largest share of one expert among the slots of any (loop, layer); load [loops, layers, experts].
 double largest_expert_share(const std::vector<int64_t>& load, int64_t experts);
-double mean_of(const std::vector<double>& values);
+double mean_of(const std::vector<double>& values);  ///< of the finite ones; -1 if there is none
 
 }  // namespace heddle

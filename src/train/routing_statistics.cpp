@@ -116,7 +116,7 @@ std::vector<int64_t> RoutingStatistics::stored_load(int64_t stored, int64_t row)
 std::vector<double> RoutingStatistics::overlap() const {
   std::vector<double> result;
   for (size_t at = static_cast<size_t>(layers_); at < shared_.size(); ++at)
-    result.push_back(compared_[at] == 0 ? 0 : static_cast<double>(shared_[at]) / static_cast<double>(compared_[at]));
+    result.push_back(compared_[at] == 0 ? std::nan("") : static_cast<double>(shared_[at]) / static_cast<double>(compared_[at]));
   return result;
 }
 
@@ -124,7 +124,7 @@ std::vector<double> RoutingStatistics::block_rms() const {
   std::vector<double> result;
   for (size_t at = 0; at < block_square_.size(); ++at) {
     const int64_t rows = rows_[at / static_cast<size_t>(layers_)];
-    result.push_back(rows == 0 ? 0 : std::sqrt(block_square_[at] / static_cast<double>(rows)));
+    result.push_back(rows == 0 ? std::nan("") : std::sqrt(block_square_[at] / static_cast<double>(rows)));
   }
   return result;
 }
@@ -132,7 +132,7 @@ std::vector<double> RoutingStatistics::block_rms() const {
 std::vector<double> RoutingStatistics::state_rms() const {
   std::vector<double> result;
   for (size_t loop = 0; loop < square_.size(); ++loop)
-    result.push_back(rows_[loop] == 0 ? 0 : std::sqrt(square_[loop] / static_cast<double>(rows_[loop])));
+    result.push_back(rows_[loop] == 0 ? std::nan("") : std::sqrt(square_[loop] / static_cast<double>(rows_[loop])));
   return result;
 }
 

@@ -29,7 +29,7 @@ class RoutingStatistics : public ForwardObserver {
   /// [experts] slots kept of a stored mixture-of-experts layer: of one of its rows (loops beyond the last count to it),
   /// or of all (row -1).
   std::vector<int64_t> stored_load(int64_t stored, int64_t row = -1) const;
-  /// Mean over tokens of |top-k(t) and top-k(t+1)| / k: [loops - 1, layers].
+  /// Mean over tokens of |top-k(t) and top-k(t+1)| / k: [loops - 1, layers]; NaN, here and below, where nothing was run.
   std::vector<double> overlap() const;
   /// Root mean square over all tokens and channels of the state at the end of each loop, before its norm if it has one: [loops].
   std::vector<double> state_rms() const;

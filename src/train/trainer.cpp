@@ -18,6 +18,7 @@
 #include "train/batches.h"
 #include "train/checkpoint.h"
 #include "train/device_peak.h"
+#include "train/growth.h"
 #include "train/memory_plan.h"
 #include "train/progress.h"
 #include "train/resumed_config.h"
@@ -49,6 +50,7 @@ class Run {
         memory_plan_(checked_plan(job, config, model_config_)),
         groups_(world_, static_cast<int>(config.expert_parallel)),
         model_(model_config_, groups_, kernels),
+        loops_(config.loop_schedule, model_config_.loops, static_cast<uint64_t>(config.seed)),
         optimizer_(config.optimizer, model_.parameters(), groups_, kernels),
         step_(model_, optimizer_, config.step),
         loader_(store_,
@@ -136,6 +138,7 @@ class Run {
       throw Error(fmt::format("no checkpoint of '{}' can be read; the newest: {}", config_.directory, refused),
                   "start anew in another run.directory");
     if (!resumed) model_.initialise(static_cast<uint64_t>(config_.seed));
+    model_.set_active_loops(loops_.active(done_));
     on_rank_0([&] {
       log_.emplace(open_run_log(folder("log.h5"), log_header(), done_));
       publish_text(folder("config.ini"), resolved_);
@@ -192,9 +195,11 @@ class Run {
     RunLogHeader h;
     h.config = resolved_;
     h.layers = model_config_.layers;
-    h.loops = model_config_.loops;
-    h.experts = model_config_.moe.experts;
-    h.top_k = model_config_.moe.top_k;
+    h.loops = step_.largest_loops();
+    h.experts = model_config_.any_moe() ? model_config_.moe.experts : 0;
+    h.top_k = model_config_.any_moe() ? model_config_.moe.top_k : 0;
+    for (int64_t l = 0; l < model_.stored_moe_layers(); ++l)
+      h.balance_rows += model_.balance_bias(l).count() / h.experts;
     h.segments = static_cast<int64_t>(step_.segment_count());
     h.ranks = world_.size();
     h.expert_parallel = config_.expert_parallel;
@@ -205,7 +210,11 @@ class Run {
   }
 
   double flops_per_token() const {
-    return training_flops_per_token(model_config_, config_.sequence, static_cast<int64_t>(step_.segment_count()));
+    return flops_per_token(model_config_.loops);
+  }
+  double flops_per_token(int64_t loops) const {
+    const LoopWork work = work_of(config_.step.back_propagation, config_.step.loop_weights, loops);
+    return training_flops_per_token(model_config_, config_.sequence, work).total();
   }
 
   /// This rank's rows of a step, all micro-batches behind each other.
@@ -232,11 +241,18 @@ class Run {
     int64_t first = 0;
     for (const RowRange range : rows_) {
       micro_batches.push_back(token_batch(batch, {first, range.count}));
+      add_noise(micro_batches.back(), model_config_, static_cast<uint64_t>(config_.seed), NoiseUse::kTraining,
+                done_ * config_.global_batch + range.first);
       first += range.count;
     }
     const double factor = config_.schedule.factor(done_ + 1);
     collective_place() = {.step = done_ + 1};
-    const StepResult result = step_.run(micro_batches, factor, done_ + 1);
+    if (loops_.grows_at(done_ + 1)) {
+      log_line(fmt::format("growing from {} to {} loops before step {}", model_.active_loops(), model_config_.loops,
+                           done_ + 1));
+      grow(model_, optimizer_);
+    }
+    const StepResult result = step_.run(micro_batches, {done_ + 1, factor, loops_.loops(done_ + 1)});
     ++done_;
     collective_place() = {.step = done_};
     // One sum for all that ranks must agree on: text bytes, exchanged bytes, and whether a signal reached any of them.
@@ -253,19 +269,25 @@ class Run {
     record.tokens = static_cast<double>(result.counted_targets);
     record.bytes = bytes[0];
     record.exchange_bytes = bytes[1];
-    record.segment_loss = result.segment_loss;
+    record.loops = result.loops;
+    record.segment_loss = result.last_cross_entropy;
+    record.objective = result.segment_loss;
+    if (model_config_.any_moe()) {
+      record.aux_loss = result.aux;
+      record.router_z_loss = result.router_z;
+    }
     record.gradient_norm = result.gradient_norm;
     record.skipped = result.skipped;
-    for (const double loss : result.segment_loss)
+    for (const double loss : record.segment_loss)
       if (!std::isnan(loss)) record.loss = loss;
-    if (std::isnan(result.segment_loss[0])) record.loss = std::nan("");
+    if (std::isnan(record.segment_loss[0])) record.loss = std::nan("");
     const RoutingStatistics& statistics = step_.statistics();
     record.state_rms = statistics.state_rms();
     record.block_rms = statistics.block_rms();
     record.load = statistics.loads();
     record.dropped = statistics.dropped();
     record.overlap = statistics.overlap();
-    for (int64_t l = 0; l < model_config_.layers; ++l) {
+    for (int64_t l = 0; l < model_.stored_moe_layers(); ++l) {
       const std::span<float> bias = model_.balance_bias(l).floats();
       record.balance_bias.insert(record.balance_bias.end(), bias.begin(), bias.end());
     }
@@ -274,6 +296,7 @@ class Run {
     session_tokens_ += record.tokens;
     interval_seconds_ += record.step_seconds;
     interval_tokens_ += record.tokens;
+    interval_flops_ += record.tokens * flops_per_token(record.loops);
     ++interval_steps_;
     write_record(record);
     watch_skips(record, batch);
@@ -299,10 +322,18 @@ class Run {
     skips_in_row_ = skipped ? skips_in_row_ + 1 : 0;
     if (!skipped) return;
     log_warning(fmt::format("step {} was skipped: loss {}, gradient norm {}; rank 0 had samples {}", done_, record.loss,
-                            record.gradient_norm.back(), fmt::join(batch.samples, ", ")));
+                            last_norm(record), fmt::join(batch.samples, ", ")));
     if (skips_in_row_ >= config_.skip_limit)
       throw Error(fmt::format("{} steps in a row were skipped (run.skip_limit)", skips_in_row_),
                   "lower optimizer.learning_rate, or resume from the last checkpoint; see docs/troubleshooting.md");
+  }
+
+  /// Norm of the step's last update that was tried.
+  static double last_norm(const StepRecord& record) {
+    double last = std::nan("");
+    for (const double norm : record.gradient_norm)
+      if (!std::isnan(norm)) last = norm;
+    return last;
   }
 
   void print_progress(const StepRecord& record) {
@@ -312,14 +343,14 @@ class Run {
     p.seconds_per_step = interval_seconds_ / static_cast<double>(interval_steps_);
     p.loss = record.loss;
     p.bits_per_byte = bits_per_byte(record.loss * record.tokens, record.bytes);
-    p.gradient_norm = record.gradient_norm.back();
+    p.gradient_norm = last_norm(record);
     p.learning_rate = record.learning_rate;
     p.tokens_per_second = interval_tokens_ / interval_seconds_;
-    p.utilisation = utilisation(flops_per_token(), p.tokens_per_second, peak_flops_);
-    p.largest_share = largest_expert_share(record.load, model_config_.moe.experts);
-    p.overlap = record.overlap.empty() ? -1 : mean_of(record.overlap);
+    p.utilisation = utilisation(interval_flops_ / std::max(interval_tokens_, 1.0), p.tokens_per_second, peak_flops_);
+    p.largest_share = model_config_.any_moe() ? largest_expert_share(record.load, model_config_.moe.experts) : -1;
+    p.overlap = mean_of(record.overlap);
     log_line(progress_line(p));
-    interval_seconds_ = interval_tokens_ = 0;
+    interval_seconds_ = interval_tokens_ = interval_flops_ = 0;
     interval_steps_ = 0;
   }
 
@@ -335,6 +366,7 @@ class Run {
     options.micro_batch = config_.micro_batch;
     options.samples = samples;
     options.document_mask = config_.document_mask;
+    options.seed = static_cast<uint64_t>(config_.seed);
     options.interrupted = [this] {
       int64_t signal = StopSignal::received() != 0 ? 1 : 0;
       world_.all_reduce_max(std::span<int64_t>(&signal, 1));
@@ -368,7 +400,8 @@ class Run {
   MemoryUse memory_plan_;
   std::vector<std::string> damaged_;  ///< checkpoints that could not be resumed from
   ProcessGroups groups_;
-  Loom model_;
+  LoopedModel model_;
+  LoopSchedule loops_;
   Optimizer optimizer_;
   TrainStep step_;
   Loader loader_;
@@ -383,7 +416,7 @@ class Run {
   int64_t skips_in_row_ = 0;
   double peak_flops_ = 0;
   double session_seconds_ = 0, session_tokens_ = 0;
-  double interval_seconds_ = 0, interval_tokens_ = 0;
+  double interval_seconds_ = 0, interval_tokens_ = 0, interval_flops_ = 0;
   int64_t interval_steps_ = 0;
 };
 
@@ -391,7 +424,7 @@ class Run {
 
 TrainOutcome train(Job& job, TrainConfig config, const std::string& resolved, const Kernels& kernels) {
   config.validate();
-  check_layout(job.world().size(), static_cast<int>(config.expert_parallel), config.model.moe.experts);
+  check_layout(job.world().size(), static_cast<int>(config.expert_parallel), config.layout_experts());
   Run run(job, config, resolved, kernels);
   return run.go();
 }

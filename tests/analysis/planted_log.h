@@ -13,6 +13,7 @@ inline RunLogHeader planted_header() {
   h.experts = 8;
   h.top_k = 2;
   h.segments = 1;
+  h.balance_rows = 2;
   h.ranks = 2;
   h.expert_parallel = 2;
   h.steps = 100;
@@ -34,6 +35,10 @@ inline StepRecord planted_step(const RunLogHeader& h, int64_t step) {
   r.exchange_bytes = 12345;
   const auto count = [](int64_t n) { return static_cast<size_t>(n); };
   r.segment_loss.assign(count(h.segments), r.loss);
+  r.loops = h.loops;
+  r.objective.assign(count(h.segments), r.loss + 0.125);
+  r.aux_loss.assign(count(h.segments), 1.0);
+  r.router_z_loss.assign(count(h.segments), 2.0);
   r.gradient_norm.assign(count(h.segments), 0.25);
   r.skipped.assign(count(h.segments), 0);
   r.state_rms.assign(count(h.loops), 1.0);
