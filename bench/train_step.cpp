@@ -134,7 +134,7 @@ void run() {
 
   std::vector<Product> products;
   g_products = &products;
-  step.run({batch}, 1e-4);
+  step.run({batch}, 0.1, 1);
   g_products = nullptr;
 
   int64_t largest_a = 0, largest_b = 0, largest_c = 0;
@@ -162,7 +162,7 @@ void run() {
   replay();
   square();
   for (int round = 0; round < 7; ++round) {
-    step_seconds.push_back(seconds_of([&] { step.run({batch}, 1e-4); }));
+    step_seconds.push_back(seconds_of([&] { step.run({batch}, 0.1, 1); }));
     replay_seconds.push_back(seconds_of(replay));
     square_seconds.push_back(seconds_of(square));
     ratios.push_back(step_seconds.back() / replay_seconds.back());
