@@ -1,0 +1,2 @@
+def contents(config):
+    return {}
