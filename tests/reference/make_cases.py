@@ -65,7 +65,10 @@ def make(name, with_noise=True):
     if with_noise:
         facts["noise_float32"] = noise(config, inputs, contents)
     values = {**values, "derived": derived(config), "facts": facts}
-    return values, {**case.as_stored(contents), **inputs, **initialisers.contents(config)}, smallest
+    contents = {**case.as_stored(contents), **inputs}
+    if CASES[name]["initial"]:
+        contents.update(initialisers.contents(config))
+    return values, contents, smallest
 
 
 def main(out, names):
