@@ -292,7 +292,7 @@ case("rates_adamw", "rates of embedding, head and gains; tied_rate_power; decay 
 case("rates_muon", "the same rates beside Muon, with hyper-connections and qk gains", muon(), {"optimizer": RATES},
      NO_REINJECTION, {"hyper_connections": {"lanes": 3}, "attention": {"qk_norm": "gain"}, "n_layers": 1})
 case("rates_sgd_tied", "SGD with momentum and decay; tied embedding, sqrt_d, embedding_rate",
-     {"optimizer": {**RATES, "name": "sgd", "lr": 0.2, "momentum": 0.8, "weight_decay": 0.05, "tied_rate_power": 1.0},
+     {"optimizer": {**RATES, "name": "sgd", "lr": 0.4, "momentum": 0.8, "weight_decay": 0.05, "tied_rate_power": 0.5},
       "embedding": {"tied": True, "scale": "sqrt_d"}, "norms": {"embedding": "gain"}})
 case("sgd_segmented", "SGD with momentum over segments: momentum per update", LOOM, moe(),
      backprop("segmented", 2), {"optimizer": {"name": "sgd", "lr": 0.3, "momentum": 0.7, "weight_decay": 0.02, "decay": "all"}})
