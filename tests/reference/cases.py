@@ -205,8 +205,8 @@ case("balance_layer_loop_random", "a balance bias per loop with random loops: be
 
 case("random_full", "random loops, back-propagation through all; beyond R the last router",
      moe(), {"loop_count": {"distribution": "uniform"}, "n_layers": 1, "steps": 4})
-case("random_truncated", "random loops, the last min(2, R_n) with gradient; modulation",
-     LINEAR, backprop("truncated", 2), {"loop_count": {"distribution": "poisson"}, "n_layers": 1, "steps": 4,
+case("random_truncated", "random loops, the last min(3, R_n) with gradient; modulation",
+     LINEAR, backprop("truncated", 3), {"loop_count": {"distribution": "uniform"}, "loops": 4, "n_layers": 1, "steps": 4,
                                         "conditioning": "modulation"})
 case("random_segmented", "random loops in segments of 2; NaN where a step has fewer segments",
      LOOM, moe(), backprop("segmented", 2), {"loop_count": {"distribution": "uniform"}, "n_layers": 1, "steps": 4})
@@ -238,8 +238,9 @@ case("multipliers_head", "residual and head multiplier with soft cap and logit z
       "looping_residual": {"enabled": True}, "n_layers": 1})
 case("multiplier_deepnorm", "residual multiplier inside deepnorm", NO_REINJECTION,
      {"residual": {"scheme": "deepnorm", "multiplier": 0.4, "p": 0.3}, "norms": {"post": "gain", "loop_end": "off"}}, initial="deepnorm")
-case("multiplier_sandwich", "residual multiplier inside the outer sandwich norm; not used by `scaled`'s rule",
+case("multiplier_sandwich", "residual multiplier inside the outer sandwich norm",
      {"residual": {"scheme": "sandwich_outer", "multiplier": 0.4}, "norms": {"post": "gain"}, "n_layers": 1})
+case("multiplier_scaled", "`scaled` has s and takes no multiplier", LOOM, moe(), {"residual": {"multiplier": 0.3}, "n_layers": 1})
 case("multiplier_tied_head", "head multiplier on a tied, unscaled head with sqrt_d embedding",
      {"embedding": {"tied": True, "scale": "sqrt_d"}, "head": {"multiplier": 0.3}, "n_layers": 1})
 
