@@ -11,8 +11,8 @@ using TopK = void(int64_t rows, int64_t experts, int64_t k, const float* scores,
 
 /// Mixing weights of the chosen, renormalised when asked:
 ///   w[r,j] = s[r,index[r,j]] / max(sum_j s[r,index[r,j]], 1e-9)     or     w[r,j] = s[r,index[r,j]].
-/// keep [rows,k] (nullptr: all kept): slots with 0 (dropped by capacity) get w = 0, and the weights of a row are
-/// divided by max(sum of the kept, 1e-9) once more. Pass keep only where some expert exceeded its capacity.
+/// keep [rows,k] (nullptr: all kept): slots with 0 (dropped by capacity) get w = 0, and with renormalise the weights of
+/// a row are divided by max(sum of the kept, 1e-9) once more. Pass keep only where some expert exceeded its capacity.
 using RouteWeightsForward = void(int64_t rows, int64_t experts, int64_t k, bool renormalise, const float* scores,
                                  const int32_t* index, const uint8_t* keep, float* weights);
 /// dscores [rows,experts]: gradient through numerators and denominators, not through choice or keep; entries that were

@@ -26,9 +26,9 @@ double LayerFunction::branch_scale(int64_t constants_loops) const {
 
 Variable LayerFunction::branch_input(Tape& tape, const Norm& norm, const LayerVisit& visit, const Variable& x) const {
   Variable input = norm(tape, x, eps());
-  if (config_.residual == ResidualScheme::kLayerNormScaling)
-    input = scale(tape, static_cast<float>(1 / std::sqrt(static_cast<double>(visit.depth))), input);
-  return visit.modulation == nullptr ? input : modulate(tape, input, *visit.modulation);
+  if (visit.modulation != nullptr) input = modulate(tape, input, *visit.modulation);
+  if (config_.residual != ResidualScheme::kLayerNormScaling) return input;
+  return scale(tape, static_cast<float>(1 / std::sqrt(static_cast<double>(visit.depth))), input);
 }
 
 Variable LayerFunction::attention_branch(Tape& tape, const TokenBatch& batch, const Layer& layer,

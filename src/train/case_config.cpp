@@ -317,8 +317,7 @@ CaseConfig read_version_2(const Json& json, const std::string& path) {
     growth.read("rewarm_steps", c.schedule.rewarm_steps);
     c.schedule.growth_step = c.loops.growth_step;
   }
-  const bool rank_rules = c.capacity_factor > 0 && c.model.moe.capacity_scope == CapacityScope::kRank;
-  if (!rank_rules) c.ranks = 0;
+  c.only_at_ranks = c.capacity_factor > 0 && c.model.moe.capacity_scope == CapacityScope::kRank;
   c.model.validate();
   return c;
 }

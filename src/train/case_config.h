@@ -26,7 +26,8 @@ struct CaseConfig {
   bool ignored = false, documents = false;
   int64_t batch = 0, sequence = 0, steps = 0;
   int64_t micro_batches = 1;
-  int64_t ranks = 0;  ///< the case holds for so many processes only; 0: for any number
+  int64_t ranks = 1;             ///< processes whose micro-batches make the micro-steps
+  bool only_at_ranks = false;  ///< a rule counts by process: it holds for exactly so many
 };
 
 CaseConfig read_case_config(const std::string& path);

@@ -30,7 +30,7 @@ class ForwardCheck : public ForwardObserver {
     load_.assign(static_cast<size_t>(m.layers * loops_ * m.moe.experts), 0);
   }
 
-  void select(CaseRows rows) { rows_ = rows; }
+  void select(const CaseRows& rows) { rows_ = rows; }
 
   void on_embedding(const Tensor& embedding) override { rows("embed", 0, embedding.f32()); }
   void on_prelude(const Tensor& state) override { rows("prelude_state", 0, state.f32()); }
@@ -93,10 +93,12 @@ class ForwardCheck : public ForwardObserver {
   /// Rows of a [.., B, S, width] dataset at `block` of the leading axes.
   void compare(const std::string& dataset, const std::vector<float>& expected, int64_t block, const float* found,
                int64_t width) {
-    const int64_t token = run_.config.sequence * width;
-    const auto count = static_cast<size_t>(rows_.count * token);
-    run_.comparison.add(name(dataset), name(dataset), {found, count},
-                        {expected.data() + (block * run_.config.batch + rows_.first) * token, count});
+    const auto row = static_cast<size_t>(run_.config.sequence * width);
+    run_.comparison.add(name(dataset), dataset, std::span<const float>(), {});
+    for (size_t r = 0; r < rows_.size(); ++r)
+      run_.comparison.add(
+          name(dataset), dataset, {found + r * row, row},
+          {expected.data() + static_cast<size_t>(block * run_.config.batch + rows_[r]) * row, row});
   }
   void rows(const std::string& dataset, int64_t block, const float* found) {
     if (const auto e = expected_.find(dataset); e != expected_.end())
@@ -109,18 +111,19 @@ class ForwardCheck : public ForwardObserver {
   void routing(const BlockView& view) {
     const ModelConfig& m = model_.config();
     const int64_t k = m.moe.top_k, experts = m.moe.experts, block = view.place.layer * loops_ + view.place.loop;
-    const int64_t all = run_.config.batch * run_.config.sequence, first = rows_.first * run_.config.sequence;
+    const int64_t sequence = run_.config.sequence, all = run_.config.batch * sequence;
     const int64_t n = view.routing.index.dim(0);
     if (const auto e = expected_.find("router_score"); e != expected_.end())
-      run_.comparison.add(name("router_score"), "router_score", view.routing.scores.floats(),
-                          {e->second.data() + (block * all + first) * experts, static_cast<size_t>(n * experts)});
+      compare("router_score", e->second, block, view.routing.scores.f32(), experts);
     int64_t differing_sets = 0;
     std::vector<float> found, expected;
     const auto weights = expected_.find("topk_weight");
     for (int64_t row = 0; row < n; ++row) {
       std::vector<std::pair<int32_t, float>> ours, theirs;
       for (int64_t j = 0; j < k; ++j) {
-        const int64_t at = row * k + j, there = (block * all + first + row) * k + j;
+        const int64_t at = row * k + j;
+        const int64_t token = rows_[static_cast<size_t>(row / sequence)] * sequence + row % sequence;
+        const int64_t there = (block * all + token) * k + j;
         ours.emplace_back(view.routing.index.i32()[at], view.routing.weights.f32()[at]);
         const bool kept = !view.routing.keep.defined() || view.routing.keep.u8()[at] != 0;
         load_[static_cast<size_t>(block * experts + ours.back().first)] += kept;

@@ -13,10 +13,15 @@ CaseRunner::CaseRunner(CaseConfig c, const std::string& path, Communicator& w, i
       expert_parallel(width),
       groups(w, width) {
   for (int64_t m = 0; m < config.micro_batches; ++m) {
-    const int64_t begin = config.batch * m / config.micro_batches;
-    const int64_t rows = config.batch * (m + 1) / config.micro_batches - begin;
-    const int64_t first = begin + rows * world.rank() / world.size();
-    micro_batches.push_back({first, begin + rows * (world.rank() + 1) / world.size() - first});
+    CaseRows all;
+    for (int64_t r = 0; r < config.ranks; ++r) {
+      const int64_t begin = config.batch * r / config.ranks, rows = config.batch * (r + 1) / config.ranks - begin;
+      for (int64_t i = rows * m / config.micro_batches; i < rows * (m + 1) / config.micro_batches; ++i)
+        all.push_back(begin + i);
+    }
+    const auto n = static_cast<int64_t>(all.size());
+    micro_batches.emplace_back(all.begin() + n * world.rank() / world.size(),
+                               all.begin() + n * (world.rank() + 1) / world.size());
   }
 }
 
@@ -94,13 +99,16 @@ std::vector<TokenBatch> CaseRunner::read_batches(int64_t step) const {
     noise = read<float>("/batches/noise", extent({config.steps, config.batch, s, d}));
 
   std::vector<TokenBatch> batches;
-  for (const CaseRows rows : micro_batches) {
-    TokenBatch& batch = batches.emplace_back(TokenBatch{rows.count, s, {}, {}, {}, {}, {}});
-    const int64_t n = rows.count * s;
+  for (const CaseRows& rows : micro_batches) {
+    const auto count = static_cast<int64_t>(rows.size());
+    TokenBatch& batch = batches.emplace_back(TokenBatch{count, s, {}, {}, {}, {}, {}});
+    const int64_t n = count * s;
     for (Tensor* t : {&batch.tokens, &batch.targets, &batch.position, &batch.document_start})
       *t = Tensor::empty({n}, Purpose::kActivations, DType::kInt32);
-    for (int64_t r = 0; r < rows.count; ++r) {
-      const int64_t row = step * config.batch + rows.first + r;
+    if (!noise.empty()) batch.noise = Tensor::empty({n, d}, Purpose::kActivations);
+    for (int64_t r = 0; r < count; ++r) {
+      const int64_t row = step * config.batch + rows[static_cast<size_t>(r)];
+      if (!noise.empty()) std::copy_n(noise.begin() + row * s * d, s * d, batch.noise.f32() + r * s * d);
       const int32_t* const text = tokens.data() + row * (s + 1);
       int64_t start = 0;
       for (int64_t i = 0; i < s; ++i) {
@@ -114,10 +122,6 @@ std::vector<TokenBatch> CaseRunner::read_batches(int64_t step) const {
         batch.position.i32()[r * s + i] = static_cast<int32_t>(i - start);
         batch.document_start.i32()[r * s + i] = static_cast<int32_t>(start);
       }
-    }
-    if (!noise.empty()) {
-      batch.noise = Tensor::empty({n, d}, Purpose::kActivations);
-      std::copy_n(noise.begin() + (step * config.batch + rows.first) * s * d, n * d, batch.noise.f32());
     }
   }
   return batches;

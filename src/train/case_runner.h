@@ -9,9 +9,9 @@
 
 namespace heddle {
 
-struct CaseRows {
-  int64_t first = 0, count = 0;  ///< of the batch
-};
+/// This rank's rows of the batch in one micro-step, by number. The micro-steps are those of the processes that the case
+/// was made for, whose rows need not be neighbours; each is split over the ranks that are here.
+using CaseRows = std::vector<int64_t>;
 
 struct CaseRunner {
   const CaseConfig config;

@@ -44,7 +44,7 @@ struct LayerDatasets {
   const CaseRunner& run;
   std::string load, bias;
   int64_t offset = 0;  ///< of the layer in a row of the dataset
-  h5::Extent load_extent, bias_extent;
+  h5::Extent extent;
 
   LayerDatasets(const CaseRunner& r, const LoopedModel& model, int64_t stored) : run(r) {
     const int64_t experts = model.config().moe.experts, steps = run.config.steps;
@@ -53,33 +53,48 @@ struct LayerDatasets {
     load = "/train/load" + suffix;
     bias = "/train/balance_bias" + suffix;
     offset = one ? stored * experts : 0;
-    load_extent = one ? run.extent({steps, model.config().layers, experts}) : run.extent({steps, experts});
-    bias_extent = load_extent;
-    if (!one) {
-      bias_extent = run.extent({steps});
-      for (const int64_t size : model.balance_bias(stored).shape()) bias_extent.push_back(static_cast<uint64_t>(size));
-    }
+    extent = run.extent({steps});
+    if (one) extent.push_back(static_cast<uint64_t>(model.config().layers));
+    for (const int64_t size : model.balance_bias(stored).shape()) extent.push_back(static_cast<uint64_t>(size));
   }
 };
+
+std::vector<float> grown_bias(const LoopedModel& model, int64_t stored) {
+  const Tensor& bias = model.balance_bias(stored);
+  std::vector<float> values(bias.f32(), bias.f32() + bias.count());
+  const int64_t active = model.active_loops();
+  const std::string& name = model.moe_layer_name(stored);
+  const bool untied_core = !model.config().tied && name.starts_with("core.");
+  if (untied_core && std::stoll(name.substr(5)) >= active) std::fill(values.begin(), values.end(), 0.0F);
+  if (bias.shape().size() == 2)
+    std::fill(values.begin() + std::min(active, bias.dim(0)) * bias.dim(1), values.end(), 0.0F);
+  return values;
+}
 
 void check_layer(CaseRunner& run, LoopedModel& model, const TrainStep& step, int64_t i, int64_t stored) {
   const LayerDatasets data(run, model, stored);
   const int64_t experts = model.config().moe.experts;
   const std::string tensor = fmt::format("step {} {}", i + 1, model.moe_layer_name(stored));
   if (run.has(data.load)) {
-    const auto expected = run.read<int32_t>(data.load, data.load_extent);
+    const auto expected = run.read<int32_t>(data.load, data.extent);
     const int64_t row = static_cast<int64_t>(expected.size()) / run.config.steps;
-    const std::vector<int64_t> found = step.statistics().stored_load(stored);
+    const int64_t rows = model.balance_bias(stored).count() / experts;
     int64_t differences = 0;
-    for (int64_t e = 0; e < experts; ++e) differences += found[static_cast<size_t>(e)] != expected[i * row + data.offset + e];
+    for (int64_t r = 0; r < rows; ++r) {
+      const std::vector<int64_t> found = step.statistics().stored_load(stored, rows > 1 ? r : -1);
+      for (int64_t e = 0; e < experts; ++e)
+        differences += found[static_cast<size_t>(e)] != expected[i * row + data.offset + r * experts + e];
+    }
     run.comparison.add_differences("train/load", tensor, run.speaks() ? differences : 0);
   }
   if (run.has(data.bias)) {
     const Tensor& bias = model.balance_bias(stored);
-    const auto expected = run.read<float>(data.bias, data.bias_extent);
+    const auto expected = run.read<float>(data.bias, data.extent);
     const int64_t row = static_cast<int64_t>(expected.size()) / run.config.steps;
     const size_t count = run.speaks() ? static_cast<size_t>(bias.count()) : 0;
-    run.comparison.add("train/balance_bias", tensor, {bias.f32(), count},
+    // Rows and layers that growth has not made yet stand as zeros there.
+    const std::vector<float> found = grown_bias(model, stored);
+    run.comparison.add("train/balance_bias", tensor, {found.data(), count},
                        {expected.data() + i * row + data.offset, count});
   }
 }

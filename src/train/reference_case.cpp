@@ -79,7 +79,7 @@ CaseReport verify_case(const std::string& folder, Communicator& world, int exper
   CaseReport report;
   report.name = config.name.empty() ? path.filename().string() : config.name;
   check_layout(world.size(), expert_parallel, config.model.any_moe() ? config.model.moe.experts : 1);
-  if (config.ranks > 0 && config.ranks != world.size())
+  if (config.only_at_ranks && config.ranks != world.size())
     throw UsageError(fmt::format("'{}' counts capacity by rank: it holds for {} rank(s), not {}", folder, config.ranks,
                                  world.size()),
                      fmt::format("start it with mpirun -n {}", config.ranks));

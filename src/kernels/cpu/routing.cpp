@@ -71,6 +71,7 @@ void route_weights_forward(int64_t rows, int64_t experts, int64_t k, bool renorm
     for (int64_t j = 0; j < k; ++j) w[j] /= divisor;
     if (keep == nullptr) return;
     for (int64_t j = 0; j < k; ++j) kept += w[j] = keep[r * k + j] != 0 ? w[j] : 0.0F;
+    if (!renormalise) return;
     for (int64_t j = 0; j < k; ++j) w[j] /= std::max(kept, kSmallestSum);
   });
 }
@@ -94,8 +95,8 @@ void route_weights_backward(int64_t rows, int64_t experts, int64_t k, bool renor
       if (keep != nullptr) {
         const uint8_t* const flags = keep + r * k;
         for (size_t j = 0; j < w.size(); ++j) kept += flags[j] != 0 ? w[j] : 0.0F;
-        const float bounded = std::max(kept, kSmallestSum);
-        if (kept >= kSmallestSum)
+        const float bounded = renormalise ? std::max(kept, kSmallestSum) : 1.0F;
+        if (renormalise && kept >= kSmallestSum)
           for (size_t j = 0; j < w.size(); ++j) pull += flags[j] != 0 ? dw[j] * w[j] : 0.0F;
         pull /= bounded * bounded;
         for (size_t j = 0; j < w.size(); ++j) dw[j] = flags[j] != 0 ? dw[j] / bounded - pull : 0.0F;

@@ -42,6 +42,7 @@ void route_weights_forward(int64_t rows, int64_t experts, int64_t k, bool renorm
       if (keep[r * k + j] == 0) w[j] = 0;
       kept += static_cast<double>(w[j]);
     }
+    if (!renormalise) continue;
     for (int64_t j = 0; j < k; ++j) w[j] = static_cast<float>(static_cast<double>(w[j]) / std::max(kept, kSmallestSum));
   }
 }
@@ -62,9 +63,9 @@ void route_weights_backward(int64_t rows, int64_t experts, int64_t k, bool renor
     if (keep != nullptr) {  // out_j = keep_j w_j / kept
       double kept = 0, pull = 0;
       for (int64_t j = 0; j < k; ++j) kept += keep[r * k + j] != 0 ? w[j] : 0;
-      const double bounded = std::max(kept, kSmallestSum);
+      const double bounded = renormalise ? std::max(kept, kSmallestSum) : 1;
       for (int64_t j = 0; j < k; ++j) pull += keep[r * k + j] != 0 ? dw[j] * w[j] / (bounded * bounded) : 0;
-      if (kept < kSmallestSum) pull = 0;
+      if (!renormalise || kept < kSmallestSum) pull = 0;
       for (int64_t j = 0; j < k; ++j) dw[j] = keep[r * k + j] != 0 ? dw[j] / bounded - pull : 0;
     }
     double pull = 0;  // w_j = s_j / sum
