@@ -112,7 +112,7 @@ struct HeadSums {
 /// once. x [N,D], weight [V,D], targets int32 [N] (kIgnoredTarget: does not count).
 HeadSums cross_entropy_head(Tape& tape, const Variable& x, const Variable& weight, const Tensor& targets,
                             const HeadOptions& options, float gradient_scale);
-/// c * tanh(x / c), c = `cap` > 0, for logits that are wanted as they are; no gradient.
+/// x becomes c * tanh(x / c), c = `cap` > 0, for logits that are wanted as they are; no gradient.
 void apply_soft_cap(const Kernels& kernels, float cap, const Tensor& x);
 
 }  // namespace heddle

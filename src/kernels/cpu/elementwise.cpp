@@ -8,6 +8,29 @@
 
 namespace heddle::cpu {
 
+namespace {
+
+double dot_stretch(int64_t count, const float* x, const float* y) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(y[i]);
+  return sum;
+}
+
+double dot(int64_t count, const float* x, const float* y) {
+  // One partial sum per stretch, added in order: the thread count does not show.
+  std::vector<double> partials(static_cast<size_t>(div_up(count, kStretch)));
+  double* const partial = partials.data();
+  for_each_stretch(count, [=](int64_t first, int64_t last) {
+    partial[first / kStretch] = dot_stretch(last - first, x + first, y + first);
+  });
+  double total = 0;
+  for (const double sum : partials) total += sum;
+  return total;
+}
+
+}  // namespace
+
 void linear_combination(int64_t count, float alpha, const float* x, float beta, const float* y, float* out) {
   for_each_stretch(count, [=](int64_t begin, int64_t end) {
 #pragma omp simd
@@ -27,18 +50,7 @@ void fill_zero(int64_t count, float* x) {
 }
 
 double sum_of_squares(int64_t count, const float* x) {
-  // One partial sum per stretch, added in order: the thread count does not show.
-  std::vector<double> partials(static_cast<size_t>(div_up(count, kStretch)));
-  double* const partial = partials.data();
-  for_each_stretch(count, [=](int64_t first, int64_t last) {
-    double sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = first; i < last; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-    partial[first / kStretch] = sum;
-  });
-  double total = 0;
-  for (const double sum : partials) total += sum;
-  return total;
+  return dot(count, x, x);
 }
 
 void weighted_sum_forward(int64_t count, int64_t terms, const float* base, const float* weights, const float* const* xs,
@@ -73,16 +85,7 @@ void weighted_term_backward(int64_t count, const float* weight, const float* x, 
     });
   }
   if (!dweight) return;
-  std::vector<double> partials(static_cast<size_t>(div_up(count, kStretch)));
-  double* const partial = partials.data();
-  for_each_stretch(count, [=](int64_t begin, int64_t end) {
-    double sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (int64_t i = begin; i < end; ++i) sum += static_cast<double>(dout[i]) * static_cast<double>(x[i]);
-    partial[begin / kStretch] = sum;
-  });
-  double total = dweight.accumulate ? static_cast<double>(*dweight.data) : 0;
-  for (const double sum : partials) total += sum;
+  const double total = dot(count, dout, x) + (dweight.accumulate ? static_cast<double>(*dweight.data) : 0);
   *dweight.data = static_cast<float>(total);
 }
 

@@ -136,18 +136,19 @@ void expert_share_backward(int64_t rows, int64_t experts, const float* scores, c
   if (!dscores) return;
   parallel_for(rows, rows * experts > kParallelElements, [=](int64_t r) {
     const float* const s = scores + r * experts;
+    const float* const weight = dshare;
     float* const to = dscores.data + r * experts;
     const float sum = row_sum(experts, s), inverse = 1.0F / std::max(sum, kSmallestSum);
     float dot = 0;
 #pragma omp simd reduction(+ : dot)
-    for (int64_t e = 0; e < experts; ++e) dot += dshare[e] * s[e];
+    for (int64_t e = 0; e < experts; ++e) dot += weight[e] * s[e];
     const float pull = sum < kSmallestSum ? 0.0F : dot * inverse;
     if (dscores.accumulate) {
 #pragma omp simd
-      for (int64_t e = 0; e < experts; ++e) to[e] += (dshare[e] - pull) * inverse;
+      for (int64_t e = 0; e < experts; ++e) to[e] += (weight[e] - pull) * inverse;
     } else {
 #pragma omp simd
-      for (int64_t e = 0; e < experts; ++e) to[e] = (dshare[e] - pull) * inverse;
+      for (int64_t e = 0; e < experts; ++e) to[e] = (weight[e] - pull) * inverse;
     }
   });
 }
