@@ -253,8 +253,7 @@ std::string render(const RunLog& log, const Diagnosis& d) {
     text += fmt::format("loops over the last {} steps (no experts):\n", d.window);
     TextTable loops({{"loop"}, {"layer"}, {"RMS after block"}});
     for (const CellSummary& c : d.cells)
-      loops.add_row(
-          {fmt::format("{}", c.loop + 1), fmt::format("{}", c.layer), fmt::format("{:.3f}", c.block_rms)});
+      loops.add_row({fmt::format("{}", c.loop + 1), fmt::format("{}", c.layer), fmt::format("{:.3f}", c.block_rms)});
     return text + loops.render() + render(d.findings);
   }
   text +=

@@ -119,9 +119,7 @@ class Section {
   void optional(const char* key, T& target) const {
     if (has(key)) read(key, target);
   }
-  void count(const char* key, int64_t& target, int64_t least = 1) const {
-    target = positive(json_, key, path_, least);
-  }
+  void count(const char* key, int64_t& target, int64_t least = 1) const { target = positive(json_, key, path_, least); }
   template <typename Enumeration>
   void choice(const char* key, Enumeration& target, const Names<Enumeration>& names) const {
     const auto text = value_of<std::string>(json_, key, path_);

@@ -58,5 +58,7 @@ void check_gradients(CaseRunner& run, LoopedModel& model, const std::string& gro
 /// Losses at other loop counts than trained.
 void check_evaluation(CaseRunner& run, LoopedModel& model);
 void check_training(CaseRunner& run, LoopedModel& model);
+/// Start values that the program draws itself.
+void check_initial(CaseRunner& run);
 
 }  // namespace heddle

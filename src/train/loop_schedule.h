@@ -1,5 +1,6 @@
 // How many loops a step runs: a fixed count, one drawn per step, and growth from fewer loops to more during a run
-// (docs/model_family.md sections 5 and 9). A function of (seed, step) only: nothing of it is saved, and all ranks agree.
+// (docs/model_family.md sections 5 and 9). A function of (seed, step) only: nothing of it is saved, and all ranks
+// agree.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +15,12 @@ extern const Names<LoopDistribution> kLoopDistributions;
 
 struct LoopScheduleConfig {
   LoopDistribution distribution = LoopDistribution::kFixed;
-  int64_t low = 1;   ///< uniform: smallest count
-  int64_t high = 0;  ///< uniform: largest count; poisson: counts above become this one, 0: four times the model's
+  int64_t low = 1;     ///< uniform: smallest count
+  int64_t high = 0;    ///< uniform: largest count; poisson: counts above become this one, 0: four times the model's
   double sigma = 0.5;  ///< poisson: deviation of the logarithm of the rate
   int64_t growth_initial_loops = 0;  ///< R0; 0: no growth
   double growth_at = 0.75;           ///< share of the steps that run R0 loops
-  int64_t growth_step = 0;  ///< first step with all loops, from 1; set by finish() from growth_at, or by hand
+  int64_t growth_step = 0;           ///< first step with all loops, from 1; set by finish() from growth_at, or by hand
 
   void declare(Config& config);
   /// Checks against the model's loops and fills growth_step and high. Throws UsageError.

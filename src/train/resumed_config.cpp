@@ -23,7 +23,7 @@ std::map<std::string, std::string> values_of(const std::string& text, const std:
 
 /// Why a key must stay, or "".
 std::string why_fixed(const std::string& key) {
-  for (const char* name : {"train.global_batch", "train.sequence_length", "train.seed"})
+  for (const char* name : {"train.global_batch", "train.sequence_length", "train.seed", "data.unique_tokens"})
     if (key == name) return "the data position would shift";
   for (const char* name : {"moe.experts", "moe.top_k", "moe.shared_experts", "moe.intermediate", "moe.score",
                            "moe.router", "moe.renormalise", "moe.balance_scope", "head.multiplier", "head.soft_cap"})
