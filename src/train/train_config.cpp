@@ -150,6 +150,9 @@ void TrainConfig::validate() {
                      "use muon, another initialisation.kind, or conditioning.kind embedding");
   model.validate();
   optimizer.loops = model.loops;
+  if (!model.any_moe() && expert_parallel > 1)
+    throw UsageError(fmt::format("layout.expert_parallel = {} with a model without experts", expert_parallel),
+                     "use 1");
   validate_schedule();
 }
 
