@@ -110,6 +110,7 @@ class Section {
   }
 
   Section section(const char* key) const { return {value_of<Json>(json_, key, path_), path_ + "\": \"" + key}; }
+  const std::string& path() const { return path_; }
   bool has(const char* key) const { return json_.contains(key) && !json_[key].is_null(); }
   template <typename T>
   void read(const char* key, T& target) const {
@@ -221,7 +222,7 @@ void read_experts(const Section& s, CaseConfig& c) {
   c.step.balance_rate = 0;
   c.capacity_in_training = true;
   if (!s.has("moe")) {
-    if (c.model.any_moe()) fail("a feed-forward of \"moe\" without the section \"moe\"");
+    if (c.model.any_moe()) fail("'{}': a feed-forward of \"moe\" without the section \"moe\"", s.path());
     return;
   }
   const Section moe = s.section("moe");
