@@ -47,7 +47,8 @@ void check_initial(CaseRunner& run) {
     const double error = kStandardErrors * expected[1] / std::sqrt(m.count) + kRounding * (1 + expected[1]);
     const bool fits = std::abs(mean - expected[0]) <= error &&
                       // The standard error of a deviation is at most that of a mean (kurtosis up to 5).
-                      std::abs(deviation - expected[1]) <= error + kRounding && m.largest <= expected[2] * (1 + kRounding);
+                      std::abs(deviation - expected[1]) <= error + kRounding &&
+                      m.largest <= expected[2] * (1 + kRounding);
     run.comparison.add_differences("initial", p.name, run.speaks() && !fits ? 1 : 0);
   }
 }

@@ -151,8 +151,7 @@ void TrainConfig::validate() {
   model.validate();
   optimizer.loops = model.loops;
   if (!model.any_moe() && expert_parallel > 1)
-    throw UsageError(fmt::format("layout.expert_parallel = {} with a model without experts", expert_parallel),
-                     "use 1");
+    throw UsageError(fmt::format("layout.expert_parallel = {} with a model without experts", expert_parallel), "use 1");
   validate_schedule();
 }
 
