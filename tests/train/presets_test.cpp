@@ -44,7 +44,7 @@ int64_t elements_of(const ModelConfig& config) {
   const ScopedAllocator scope(pages);
   const auto world = make_dry_communicator(0, 1);
   ProcessGroups groups(*world, make_dry_communicator(0, 1), make_dry_communicator(0, 1));
-  Loom model(config, groups, dry::kernels());
+  LoopedModel model(config, groups, dry::kernels());
   return model.parameters().global_count();
 }
 
@@ -137,7 +137,7 @@ TEST_F(Presets, ZeroLeavesEveryElementOfTheStateToOneRank) {
     const auto world = make_dry_communicator(rank, kRanks);
     ProcessGroups groups(*world, make_dry_communicator(rank % kWidth, kWidth),
                          make_dry_communicator(rank / kWidth, kRanks / kWidth));
-    Loom model(settings.model, groups, dry::kernels());
+    LoopedModel model(settings.model, groups, dry::kernels());
     Optimizer optimizer(settings.optimizer, model.parameters(), groups, dry::kernels());
     for (const Optimizer::State& state : optimizer.states()) owned += state.owned.count;
   }
