@@ -70,14 +70,18 @@ Scene::Scene() {
   std::string pattern = (fs::temp_directory_path() / "heddle-scene-XXXXXX").string();
   if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
   root_ = pattern;
-  for (const char* folder : {"text", "scratch", "case"}) fs::create_directories(path(folder));
+  for (const char* folder : {"text", "scratch", "case", "family"}) fs::create_directories(path(folder));
   write(path("text/a.txt"), documents("The weaver threads heddle number {} and lifts the warp.", 200));
   write(path("text/b.txt"), documents("Another tale, told {} times.", 100));
   write(path("small.ini"), kSmall);
-  for (const char* file : {"config.json", "case.h5"}) {
-    fs::copy_file(fs::path(HEDDLE_SOURCE_DIR) / "tests/golden/loom_r1" / file, path("case/") + file);
-    fs::permissions(path("case/") + file, fs::perms::owner_write, fs::perm_options::add);
-  }
+  const std::pair<const char*, const char*> cases[] = {{"golden/loom_r1", "case"},
+                                                       {"golden_family/moe_top1_softmax_r3", "family"}};
+  for (const auto& [from, to] : cases)
+    for (const char* name : {"config.json", "case.h5"}) {
+      const fs::path file = fs::path(path(to)) / name;
+      fs::copy_file(fs::path(HEDDLE_SOURCE_DIR) / "tests" / from / name, file);
+      fs::permissions(file, fs::perms::owner_write, fs::perm_options::add);
+    }
   for (const char* command : {"$H data build text/a.txt -o store.h5 --data.tokenizer bytes --data.split blank_lines "
                               "--data.validation_fraction 0.1",
                               "$H data build text/a.txt -o whole.h5 --data.tokenizer bytes",
@@ -88,6 +92,10 @@ Scene::Scene() {
   }
   fs::copy(path("case"), path("changed"));
   change_first_value(path("changed/case.h5"), "/forward/logits");
+  fs::copy(path("family"), path("changed_family"));
+  change_first_value(path("changed_family/case.h5"), "/forward/logits");
+  fs::copy(path("family"), path("no_loops"));
+  remove_dataset(path("no_loops/case.h5"), "/train/loops");
   fs::copy(path("run/checkpoints/step_00000003.h5"), path("no_moment.h5"));
   remove_dataset(path("no_moment.h5"), "/optimizer/second/embed_tokens.weight");
 }
