@@ -153,7 +153,8 @@ void find_growth(const Diagnosis& d, Findings& findings) {
         {Severity::kProblem,
          fmt::format("the stream grows over the loops: RMS {:.2f} in loop 1, {:.2f} in loop {} of layer {}", before,
                      c.block_rms, c.loop + 1, c.layer),
-         "each visit adds more than the norms take away", "lower residual.lambda"});
+         "each visit adds more than the norms take away",
+         "lower residual.lambda (scaled scheme) or residual.multiplier, or set norms.loop_end"});
     return;
   }
 }
@@ -253,8 +254,7 @@ std::string render(const RunLog& log, const Diagnosis& d) {
     text += fmt::format("loops over the last {} steps (no experts):\n", d.window);
     TextTable loops({{"loop"}, {"layer"}, {"RMS after block"}});
     for (const CellSummary& c : d.cells)
-      loops.add_row(
-          {fmt::format("{}", c.loop + 1), fmt::format("{}", c.layer), fmt::format("{:.3f}", c.block_rms)});
+      loops.add_row({fmt::format("{}", c.loop + 1), fmt::format("{}", c.layer), fmt::format("{:.3f}", c.block_rms)});
     return text + loops.render() + render(d.findings);
   }
   text +=
