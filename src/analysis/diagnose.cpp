@@ -158,7 +158,8 @@ void find_growth(const Diagnosis& d, Findings& findings) {
         {Severity::kProblem,
          fmt::format("the stream grows over the loops: RMS {:.2f} in loop 1, {:.2f} in loop {} of layer {}", before,
                      c.block_rms, c.loop + 1, c.layer),
-         "each visit adds more than the norms take away", "lower residual.lambda"});
+         "each visit adds more than the norms take away",
+         "lower residual.lambda (scaled scheme) or residual.multiplier, or set norms.loop_end"});
     return;
   }
 }

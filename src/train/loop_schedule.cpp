@@ -71,6 +71,20 @@ int64_t LoopSchedule::loops(int64_t step) const {
   return loops_;
 }
 
+std::map<int64_t, double> LoopSchedule::shares(int64_t total_steps) const {
+  constexpr int64_t kDrawn = 100'000;
+  const int64_t before = config_.growth_initial_loops > 0 ? std::min(config_.growth_step - 1, total_steps) : 0;
+  const int64_t after = total_steps - before;
+  const auto all = static_cast<double>(total_steps);
+  std::map<int64_t, double> shares;
+  if (before > 0) shares[config_.growth_initial_loops] += static_cast<double>(before) / all;
+  const int64_t looked_at =
+      config_.distribution == LoopDistribution::kFixed ? std::min<int64_t>(after, 1) : std::min(after, kDrawn);
+  for (int64_t i = 1; i <= looked_at; ++i)
+    shares[loops(before + i)] += static_cast<double>(after) / static_cast<double>(looked_at) / all;
+  return shares;
+}
+
 int64_t LoopSchedule::largest() const {
   const int64_t drawn = config_.distribution == LoopDistribution::kFixed ? loops_ : config_.high;
   return std::max({drawn, loops_, config_.growth_initial_loops});

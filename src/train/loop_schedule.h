@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "support/config.h"
@@ -38,6 +39,9 @@ class LoopSchedule {
   int64_t active(int64_t step) const { return before_growth(step) ? config_.growth_initial_loops : loops_; }
   bool grows_at(int64_t step) const { return config_.growth_initial_loops > 0 && step == config_.growth_step; }
   int64_t largest() const;  ///< that any step can run
+  /// Share of the steps 1 .. total_steps that run each loop count, by count; drawn counts are looked at for
+  /// 100,000 steps at most.
+  std::map<int64_t, double> shares(int64_t total_steps) const;
 
  private:
   bool before_growth(int64_t step) const { return config_.growth_initial_loops > 0 && step < config_.growth_step; }
