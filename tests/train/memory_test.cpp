@@ -205,6 +205,15 @@ TEST(LoopMemory, WeightsAndOptimizerGrowByTheRoutersOnly) {
   }
 }
 
+TEST(LoopMemory, TheFormulaCountsTheTensorsOfEveryPoint) {
+  const auto world = make_single_communicator();
+  ProcessGroups groups(*world, 1);
+  for (const NamedPlan& point : family_points()) {
+    LoopedModel model(point.plan.model, groups, cpu::kernels());
+    EXPECT_EQ(model.parameters().global_count(), count_parameters(point.plan.model).total()) << point.name;
+  }
+}
+
 /// Bytes of a checkpoint after one step.
 int64_t checkpoint_bytes(const TrainingPlan& plan, const std::string& folder) {
   const auto world = make_single_communicator();
