@@ -277,8 +277,11 @@ void check_gradients(CaseRunner& run, LoopedModel& model, const std::string& gro
 
 void check_evaluation(CaseRunner& run, LoopedModel& model) {
   if (!run.has("/eval")) return;
-  std::vector<int64_t> loops;
-  for (const int32_t count : run.file.read<int32_t>("/eval/loops")) loops.push_back(count);
+  const auto counts = run.file.read<int32_t>("/eval/loops");
+  run.check_loops("/eval/loops", counts, 1);
+  if (!std::is_sorted(counts.begin(), counts.end()))
+    fail("'{}': the counts of /eval/loops do not rise", run.file.path());
+  const std::vector<int64_t> loops(counts.begin(), counts.end());
   const auto expected = run.read<float>("/eval/loss", {loops.size()});
   const std::vector<double> found = losses_at(run, model, loops, false);
   for (size_t i = 0; i < loops.size(); ++i)

@@ -105,7 +105,10 @@ void check_training(CaseRunner& run, LoopedModel& model) {
   const CaseConfig& c = run.config;
   if (!run.has("/train") && !run.has("/params_step1") && !run.has("/params_final")) return;
   std::vector<int32_t> loops_of_steps(static_cast<size_t>(c.steps), 0);
-  if (run.has("/train/loops")) loops_of_steps = run.read<int32_t>("/train/loops", run.extent({c.steps}));
+  if (run.has("/train/loops")) {
+    loops_of_steps = run.read<int32_t>("/train/loops", run.extent({c.steps}));
+    run.check_loops("/train/loops", loops_of_steps, 1);
+  }
   if (c.random_loops && !run.has("/train/loops")) fail("'{}': random loops without /train/loops", run.file.path());
   StepConfig step_config = c.step;
   for (const int32_t loops : loops_of_steps)

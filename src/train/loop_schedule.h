@@ -11,6 +11,8 @@
 
 namespace heddle {
 
+inline constexpr int64_t kMostLoops = 1024;  ///< that a model or a step may have
+
 enum class LoopDistribution { kFixed, kUniform, kPoisson };
 extern const Names<LoopDistribution> kLoopDistributions;
 

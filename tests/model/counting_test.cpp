@@ -79,6 +79,40 @@ TEST(Counting, LoopsMultiplyTheCoreOnly) {
   EXPECT_DOUBLE_EQ(forward(by_hand(), 10, 1) - head, 2 * (forward(by_hand(), 5, 1) - head));
 }
 
+TEST(Counting, OfADensePointWithPreludeAndCodaByHand) {
+  // V 10, D 4, P 1, L 2, C 1, R 5, heads of 2 without gate, squared ReLU of width 6, W [e ; h] also before the coda.
+  ModelConfig c = by_hand();
+  c.prelude_layers = c.coda_layers = 1;
+  c.layers = 2;
+  c.output_gate = false;
+  c.core_feed_forward = FeedForwardKind::kDense;
+  c.activation = DenseActivation::kRelu2;
+  c.dense_intermediate = 6;
+  c.embedding_tied = true;
+  c.reinjection = Reinjection::kLinear;
+  c.before_coda = BeforeCoda::kFull;
+  c.norms.pre = c.norms.query_key = c.norms.final = NormKind::kGain;
+  const ParameterCount count = count_parameters(c);
+  EXPECT_EQ(count.embedding, 40);
+  EXPECT_EQ(count.head, 0) << "tied";
+  EXPECT_EQ(count.prelude.attention, 4 * 4 * 2 + 4 * 2 * 2);
+  EXPECT_EQ(count.prelude.dense, 2 * 4 * 6);
+  EXPECT_EQ(count.prelude.norms, 2 * 4 + 2 * 2);
+  EXPECT_EQ(count.core.total(), 2 * (48 + 48 + 12));
+  EXPECT_EQ(count.coda.total(), 48 + 48 + 12);
+  EXPECT_EQ(count.boundary, 4 * 8);
+  EXPECT_EQ(count.norms, 4);
+  EXPECT_EQ(count.total(), 40 + 4 * 108 + 32 + 4);
+  c.tied = false;
+  EXPECT_EQ(count_parameters(c).core.total(), 5 * 2 * 108);
+  // A visit: projections 48, scores 2 * 4 * (S + 1) / 2 = 16 at S 3, feed-forward 48.
+  const double visit = 112, boundary = 32, head = 40;
+  EXPECT_DOUBLE_EQ(forward(c, 5, 1), 2 * (visit + 5 * 2 * visit + visit + (5 + 1) * boundary + head));
+  // Truncated to two loops: three of five run forward only.
+  EXPECT_DOUBLE_EQ(training_flops_per_token(c, 3, {.loops = 5, .without_gradient = 3}).total(),
+                   2 * (3 * visit + (3 + 2 * 3) * 2 * visit + 3 * visit + (3 + 2 * 3 + 3) * boundary + 3 * head));
+}
+
 TEST(Counting, TotalsOfTheRelease) {
   for (const int64_t loops : {1, 3, 6, 9, 12}) {
     const double millions = static_cast<double>(count_parameters(released(10, 512, 8, 4, 512, loops)).total()) / 1e6;

@@ -10,6 +10,7 @@
 #include "tests/data/temporary_folder.h"
 #include "tests/train/family_points.h"
 #include "tests/train/tiny_run.h"
+#include "train/checkpoint.h"
 #include "train/evaluation.h"
 
 namespace heddle {
@@ -259,6 +260,47 @@ TEST(Growth, ARunStoppedBeforeAtAndAfterItGoesOnToTheBit) {
       const RunLog log = RunLog::open(straight + "/log.h5");
       for (const StepRecord& step : log.steps) EXPECT_EQ(step.loops, step.step < 5 ? 2 : 4);
     }
+}
+
+TEST(Growth, ARunValidatesWithTheLoopsItHasAndGrowsByCopies) {
+  const TemporaryFolder folder;
+  write_tiny_store(folder.path("store.h5"));
+  const TokenStore store = TokenStore::open(folder.path("store.h5"));
+  Job job;
+  TrainConfig config = growing_run(folder.path("store.h5"), folder.path("run"), true, "adamw");
+  config.keep_checkpoints = 3;
+  const auto stopped_after = [&](int64_t step) {
+    config.stop_after = step;
+    const TrainOutcome outcome = train(job, config);
+    config.resume = true;
+    ModelConfig model_config = config.model;
+    model_config.vocabulary_size = store.vocabulary_size();
+    ProcessGroups groups(job.world(), 1);
+    LoopedModel model(model_config, groups, cpu::kernels());
+    load_model(outcome.checkpoint, model);
+    EvaluationOptions options;
+    options.sequence = config.sequence;
+    options.micro_batch = config.micro_batch;
+    options.loops = {2, 4};
+    const std::vector<EvaluationResult> results = evaluate(model, store, Part::kValidation, options);
+    EXPECT_NE(results[0].bits_per_byte, results[1].bits_per_byte);
+    EXPECT_EQ(outcome.validation_bits_per_byte, results[step < 5 ? 0 : 1].bits_per_byte) << "after step " << step;
+    const auto router = [&](int64_t loop) {
+      return values_of(model.parameters().find(fmt::format("core.1.moe.routers.{}.weight", loop)).value);
+    };
+    return std::vector<std::vector<float>>{router(0), router(1), router(2), router(3)};
+  };
+  const auto before = stopped_after(4);
+  EXPECT_NE(before[2], before[1]) << "not made yet";
+  // The rate of the first step after growth is 0: the copies are still equal.
+  const auto at = stopped_after(5);
+  EXPECT_NE(at[0], at[1]);
+  EXPECT_EQ(at[2], at[1]);
+  EXPECT_EQ(at[3], at[1]);
+  EXPECT_EQ(at[1], before[1]);
+  const auto after = stopped_after(6);
+  EXPECT_NE(after[2], after[1]);
+  EXPECT_NE(after[2], after[3]);
 }
 
 TEST(Growth, TheRateWarmsUpAgain) {

@@ -124,6 +124,27 @@ TEST(MemoryPlan, IsWhatAStepReachesUnderEverySchedule) {
     }
 }
 
+TEST(MemoryPlan, IsThatOfTheMostLoopsThatAStepCanDraw) {
+  TrainingPlan plan;  // R 4
+  plan.model.moe.gate = Gate::kUniform;
+  plan.loops.distribution = LoopDistribution::kUniform;
+  plan.loops.low = 1;
+  plan.loops.high = 6;
+  plan.step.back_propagation = {BackPropagationMode::kCheckpointed, 2, true};
+  const auto world = make_single_communicator();
+  const MemoryUse before = Allocator::host().use();
+  Allocator::host().reset_peaks();
+  Training training(plan, *world, 1, 4);
+  int64_t largest = 0;
+  for (int64_t step = 1; step <= 16; ++step) largest = std::max(largest, training.run(step).loops);
+  ASSERT_EQ(largest, 6);
+  const MemoryUse after = Allocator::host().use();
+  TrainConfig config = config_of(plan, 4);
+  config.step.largest_loops = 6;
+  const MemoryUse plan_of = plan_memory(config, plan.model, 0, 1);
+  EXPECT_EQ(plan_of.total_peak, after.total_peak - before.total);
+}
+
 /// Peak of activations of a dense or a LOOM-like model whose activations outweigh everything else.
 int64_t peak_of(bool loom, BackPropagation schedule, int64_t loops) {
   TrainConfig config;
@@ -202,6 +223,15 @@ TEST(LoopMemory, WeightsAndOptimizerGrowByTheRoutersOnly) {
                 0.14 * static_cast<double>(at(16)))
         << purpose_name(purpose);
     EXPECT_LT(at(16), at(1) * 3 / 2) << purpose_name(purpose);
+  }
+}
+
+TEST(LoopMemory, TheFormulaCountsTheTensorsOfEveryPoint) {
+  const auto world = make_single_communicator();
+  ProcessGroups groups(*world, 1);
+  for (const NamedPlan& point : family_points()) {
+    LoopedModel model(point.plan.model, groups, cpu::kernels());
+    EXPECT_EQ(model.parameters().global_count(), count_parameters(point.plan.model).total()) << point.name;
   }
 }
 
