@@ -1,29 +1,26 @@
-// What more loops do to a model at its start: size of the stream, of the gradient and of the change that one update
-// makes, for R = 1 .. 16 loops of one dense core, as powers of R beside what theory says. Docs:
-// docs/loop_benchmarks.md.
+// What more loops do to a model at its start: size of the stream, of the gradient, and of the change that one update
+// makes, for R = 1 .. 16 loops of one dense core, as powers of R beside theory. What came out: docs/loop_benchmarks.md.
 //
-// Theory (DeepLoop, in our notation). Let the core's weights reach the head's input with strength R^-a per visit: a is
-// the power by which a visit's branch is smaller than the stream at the end. G_t is the gradient through visit t alone,
-// and kappa = |sum_t G_t|^2 / sum_t |G_t|^2 ~ R^gamma says how alike the visits are: gamma = 0 decorrelated, 1 aligned.
-// Then
-//   gradient of the core  |sum_t G_t| ~ sqrt(kappa R) R^-a                          ~ R^((1 + gamma) / 2 - a)
-//   change of the output by one SGD step on the core: (sum_r U_r)(sum_t G_t) ~ |G|^2 ~ R^(1 + gamma - 2a)
-// plain (Pre-LN): the stream sums R branches, RMS ~ R^1/2 (decorrelated) or R (aligned), and the head's norm divides by
-// it:
-//   a = 1/2 or 1; gradient and change ~ R^0 in both limits; a stream of one kind with gradients of the other gives more
-//   or less.
-// scaled: branches times 1 / R, so stream ~ R^0, a = 1; gradient R^-1/2 or R^0, change R^-1 or R^0.
-// deepnorm(p): alpha = (2N)^p, beta = (8N)^-p, N = R L; stream 1 by its norms, a = 2p (beta / alpha);
-//   p = 1/4: gradient R^0 or R^1/2, change R^0 or R^1; p = 1/2: gradient R^-1/2 or R^0, change R^-1 or R^0.
-// Embedding and head reach the output whatever R is, so the columns of all weights hide this behind a constant.
+// Theory (DeepLoop's, in our letters). a: a visit's branch is R^-a of the stream at the end. G_t: gradient of the core
+// through visit t alone. kappa = |sum_t G_t|^2 / sum_t |G_t|^2 ~ R^gamma: 0 for decorrelated visits, 1 for aligned.
+//   gradient of the core              |sum_t G_t| ~ sqrt(kappa R) R^-a      = R^((1 + gamma) / 2 - a)
+//   change of the output by one step  (sum_r U_r)(sum_t G_t) ~ kappa R R^-2a = R^(1 + gamma - 2 a)
+// plain: the stream is a sum of R branches, R^1/2 (decorrelated) or R (aligned), and the head's norm divides by it, so
+//   a = 1/2 or 1; gradient and change R^0 in both limits.
+// scaled: branches times 1 / R; stream R^0, a = 1; gradient R^-1/2 or R^0; change R^-1 or R^0.
+// deepnorm(p): alpha = (2N)^p, beta = (8N)^-p, N = R L; stream 1 by its norms, a = 2 p (beta / alpha).
+//   p = 1/4: gradient R^0 or R^1/2, change R^0 or R. p = 1/2: gradient R^-1/2 or R^0, change R^-1 or R^0.
+// Embedding and head reach the output whatever R is: in the numbers of all weights they hide this behind a constant.
+// Left out are the Jacobians of later visits, which are near 1 with scaled branches or a large alpha. Under plain each
+// is about 1 + c / stream: in an aligned stream (b s at visit s) the first visits gain a factor R^(c / b) over the
+// last. |G_1| / |G_R| shows it.
 //
 // usage: bench_loop_growth [--store FILE] [--seeds N] [--json FILE]
-//   --store: the first rows of a token store's first batch; else random tokens
+//   --store: tokens from the first batch of a token store; else random ones
 #include <fmt/format.h>
 
 #include <cmath>
 #include <cstdio>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -89,7 +86,8 @@ struct Measured {
   double core_change = 0;    ///< on the core alone
   double halved = 0;         ///< change at half the rate over half the change: 1 where the change is linear
   double core_halved = 0;
-  double kappa = 0;  ///< |sum_t G_t|^2 / sum_t |G_t|^2 over the core
+  double kappa = 0;          ///< |sum_t G_t|^2 / sum_t |G_t|^2 over the core
+  double first_to_last = 0;  ///< |G_1| / |G_R|
 };
 struct Quantity {
   const char* name;
@@ -102,6 +100,7 @@ constexpr Quantity kQuantities[] = {
     {"change, all", &Measured::change},
     {"change, core", &Measured::core_change},
     {"kappa", &Measured::kappa},
+    {"|G_1| / |G_R|", &Measured::first_to_last},
 };
 
 double square_sum(const Tensor& x) {
@@ -162,9 +161,10 @@ double change_by_step(LoopedModel& model, const TokenBatch& batch, const Tensor&
   return change;
 }
 
-/// kappa from an untied twin with the same weights in every loop: its gradients are those of single visits. Throws
-/// Error if they do not add up to the tied model's.
-double kappa_of(LoopedModel& tied, const ModelConfig& config, ProcessGroups& groups, const TokenBatch& batch) {
+/// kappa and |G_1| / |G_R| from an untied twin with the same weights in every loop: its gradients are those of single
+/// visits. Throws Error if they do not add up to the tied model's.
+void measure_visits(LoopedModel& tied, const ModelConfig& config, ProcessGroups& groups, const TokenBatch& batch,
+                    Measured& m) {
   ModelConfig apart = config;
   apart.tied = false;
   LoopedModel twin(apart, groups, tied.kernels());
@@ -176,12 +176,13 @@ double kappa_of(LoopedModel& tied, const ModelConfig& config, ProcessGroups& gro
       twin.parameters().find(name_in_twin(p, t)).value.copy_from(p.value);
   back_propagate(twin, batch);
   double of_sum = 0, of_parts = 0, error = 0;
+  std::vector<double> of_visit(static_cast<size_t>(config.loops));
   for (const Parameter& p : tied.parameters().all()) {
     if (!in_core(p)) continue;
     const Tensor sum = Tensor::zeros(p.local_shape, Purpose::kWorkspace);
     for (int64_t t = 0; t < config.loops; ++t) {
       const Tensor& g = twin.parameters().find(name_in_twin(p, t)).gradient;
-      of_parts += square_sum(g);
+      of_visit[static_cast<size_t>(t)] += square_sum(g);
       for (int64_t i = 0; i < g.count(); ++i) sum.f32()[i] += g.f32()[i];
     }
     of_sum += square_sum(sum);
@@ -189,7 +190,9 @@ double kappa_of(LoopedModel& tied, const ModelConfig& config, ProcessGroups& gro
     error += difference * difference * static_cast<double>(sum.count());
   }
   if (error > 1e-6 * of_sum) throw Error("gradients of single visits do not add up to the tied gradient");
-  return of_sum / of_parts;
+  for (const double squares : of_visit) of_parts += squares;
+  m.kappa = of_sum / of_parts;
+  m.first_to_last = std::sqrt(of_visit.front() / of_visit.back());
 }
 
 Measured measure(const Scheme& scheme, int64_t loops, uint64_t seed, int64_t vocabulary, const TokenBatch& batch) {
@@ -212,7 +215,7 @@ Measured measure(const Scheme& scheme, int64_t loops, uint64_t seed, int64_t voc
   m.core_change = change_by_step(model, batch, before.logits, kRate, true);
   m.halved = change_by_step(model, batch, before.logits, kRate / 2, false) / (m.change / 2);
   m.core_halved = change_by_step(model, batch, before.logits, kRate / 2, true) / (m.core_change / 2);
-  m.kappa = kappa_of(model, config, groups, batch);
+  measure_visits(model, config, groups, batch, m);
   return m;
 }
 

@@ -122,7 +122,9 @@ void run() {
   model.initialise(1);
   model.parameters().allocate_gradients();
   Optimizer optimizer({}, model.parameters(), groups, kernels);
-  TrainStep step(model, optimizer, {.back_propagation = {BackPropagationMode::kSegmented, 3}});
+  StepConfig segmented;
+  segmented.back_propagation = {BackPropagationMode::kSegmented, 3};
+  TrainStep step(model, optimizer, segmented);
   TokenBatch batch{kRows, kSequence, {}, {}, {}, {}, {}};
   for (Tensor* t : {&batch.tokens, &batch.targets, &batch.position})
     *t = Tensor::zeros({kRows * kSequence}, Purpose::kActivations, DType::kInt32);
