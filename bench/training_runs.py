@@ -46,14 +46,21 @@ def read_output(text, status):
     }
 
 
-def train(folder, flags):
-    """One training; its result, from result.json if it was made before with the same flags."""
+def earlier_result(folder, flags):
+    """result.json of a training that was made before with the same flags, or None."""
     result_file = os.path.join(folder, "result.json")
-    if os.path.isfile(result_file):
-        with open(result_file) as file:
-            result = json.load(file)
-        if result["flags"] == flags:
-            return result
+    if not os.path.isfile(result_file):
+        return None
+    with open(result_file) as file:
+        result = json.load(file)
+    return result if result["flags"] == flags else None
+
+
+def train(folder, flags):
+    """One training; its result, also where it was made before."""
+    result = earlier_result(folder, flags)
+    if result is not None:
+        return result
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     command = [program("heddle"), "train", "--run.directory", os.path.join(folder, "run")]
@@ -67,9 +74,7 @@ def train(folder, flags):
         raise RuntimeError(f"{folder}: status {status}, see {output_file}")
     with open(output_file) as output:
         result = dict(read_output(output.read(), status), flags=flags)
-    with open(result_file + ".tmp", "w") as file:
-        json.dump(result, file, indent=1)
-    os.replace(result_file + ".tmp", result_file)
+    write_json(os.path.join(folder, "result.json"), result)
     shutil.rmtree(os.path.join(folder, "run"), ignore_errors=True)  # checkpoints
     return result
 
