@@ -6,7 +6,7 @@
 #include "support/config.h"
 #include "support/error.h"
 #include "support/log.h"
-#include "train/reference_case.h"
+#include "verify/reference_case.h"
 
 namespace heddle {
 

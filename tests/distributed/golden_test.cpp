@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "tests/distributed/world.h"
-#include "tests/train/golden_cases.h"
-#include "train/case_config.h"
-#include "train/reference_case.h"
+#include "tests/verify/golden_cases.h"
+#include "verify/case_config.h"
+#include "verify/reference_case.h"
 
 namespace heddle {
 namespace {

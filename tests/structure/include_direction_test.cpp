@@ -32,8 +32,11 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"data", {"support"}},
     {"analysis", {"support"}},
     {"train", {"support", "tensor", "kernels", "autograd", "comm", "moe", "model", "optim", "data", "analysis"}},
-    {"launch",
+    {"verify",
      {"support", "tensor", "kernels", "autograd", "comm", "moe", "model", "optim", "data", "analysis", "train"}},
+    {"launch",
+     {"support", "tensor", "kernels", "autograd", "comm", "moe", "model", "optim", "data", "analysis", "train",
+      "verify"}},
 };
 
 constexpr const char* kTopRooms[] = {"moe", "comm", "data", "launch"};

@@ -4,8 +4,8 @@
 #include "model/looped_model.h"
 #include "optim/optimizer.h"
 #include "support/hdf5.h"
-#include "train/case_config.h"
-#include "train/comparison.h"
+#include "verify/case_config.h"
+#include "verify/comparison.h"
 
 namespace heddle {
 

@@ -1,8 +1,8 @@
 // Training steps of a case: losses, norms, rates, loads, biases, and the weights after the first and the last step.
 #include <cmath>
 
-#include "train/case_runner.h"
 #include "train/growth.h"
+#include "verify/case_runner.h"
 
 namespace heddle {
 

@@ -1,4 +1,4 @@
-#include "train/comparison.h"
+#include "verify/comparison.h"
 
 #include <cmath>
 #include <limits>

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
-#include "train/reference_case.h"
+#include "verify/reference_case.h"
 
 namespace heddle {
 

@@ -1,9 +1,9 @@
-#include "train/reference_case.h"
+#include "verify/reference_case.h"
 
 #include <algorithm>
 #include <filesystem>
 
-#include "train/case_runner.h"
+#include "verify/case_runner.h"
 
 namespace heddle {
 

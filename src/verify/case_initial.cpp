@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "train/case_runner.h"
+#include "verify/case_runner.h"
 
 namespace heddle {
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "optim/gradients.h"
-#include "train/case_runner.h"
 #include "train/evaluation.h"
+#include "verify/case_runner.h"
 
 namespace heddle {
 

@@ -2,8 +2,8 @@
 // tests/distributed.)
 #include <gtest/gtest.h>
 
-#include "tests/train/golden_cases.h"
-#include "train/reference_case.h"
+#include "tests/verify/golden_cases.h"
+#include "verify/reference_case.h"
 
 namespace heddle {
 

@@ -1,4 +1,4 @@
-#include "train/case_runner.h"
+#include "verify/case_runner.h"
 
 #include <algorithm>
 #include <set>

@@ -1,4 +1,4 @@
-#include "train/case_config.h"
+#include "verify/case_config.h"
 
 #include <algorithm>
 #include <fstream>
