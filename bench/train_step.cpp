@@ -122,9 +122,7 @@ void run() {
   model.initialise(1);
   model.parameters().allocate_gradients();
   Optimizer optimizer({}, model.parameters(), groups, kernels);
-  StepConfig segmented;
-  segmented.back_propagation = {BackPropagationMode::kSegmented, 3};
-  TrainStep step(model, optimizer, segmented);
+  TrainStep step(model, optimizer, {});
   TokenBatch batch{kRows, kSequence, {}, {}, {}, {}, {}};
   for (Tensor* t : {&batch.tokens, &batch.targets, &batch.position})
     *t = Tensor::zeros({kRows * kSequence}, Purpose::kActivations, DType::kInt32);
@@ -136,7 +134,7 @@ void run() {
 
   std::vector<Product> products;
   g_products = &products;
-  step.run({batch}, {1, 0.1});
+  step.run({batch}, {1, 0.1, 0});
   g_products = nullptr;
 
   int64_t largest_a = 0, largest_b = 0, largest_c = 0;
@@ -164,7 +162,7 @@ void run() {
   replay();
   square();
   for (int round = 0; round < 7; ++round) {
-    step_seconds.push_back(seconds_of([&] { step.run({batch}, {1, 0.1}); }));
+    step_seconds.push_back(seconds_of([&] { step.run({batch}, {1, 0.1, 0}); }));
     replay_seconds.push_back(seconds_of(replay));
     square_seconds.push_back(seconds_of(square));
     ratios.push_back(step_seconds.back() / replay_seconds.back());

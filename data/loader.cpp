@@ -40,9 +40,18 @@ Loader::Loader(const TokenStore& store, const LoaderOptions& options) : store_(s
     throw Error(fmt::format("token store '{}' has {} train tokens, but one sample of {} inputs needs {}", store.path(),
                             tokens, options.sequence_length, options.sequence_length + 1),
                 "use more text or a shorter sequence");
+  all_samples_ = samples_;
+  if (options.unique_tokens > 0) {
+    samples_ = options.unique_tokens / options.sequence_length;
+    if (samples_ < 1 || samples_ > all_samples_)
+      throw UsageError(
+          fmt::format("data.unique_tokens = {} is {} windows of {} tokens; the train part of '{}' has {}",
+                      options.unique_tokens, samples_, options.sequence_length, store.path(), all_samples_),
+          fmt::format("use {} to {}, or 0 for all", options.sequence_length, all_samples_ * options.sequence_length));
+  }
   if (samples_ < options.global_batch)
     log_warning(
-        fmt::format("the train part has {} samples of {} tokens, less than the {} rows of a step: an epoch is shorter "
+        fmt::format("an epoch has {} samples of {} tokens, less than the {} rows of a step: an epoch is shorter "
                     "than a step, so rows repeat within it",
                     samples_, options.sequence_length, options.global_batch));
 }
@@ -51,8 +60,13 @@ int64_t Loader::sample_of(int64_t step, int64_t row) const {
   require(step >= 0 && row >= 0 && row < options_.global_batch, "row {} of step {}", row, step);
   const int64_t global = step * options_.global_batch + row;
   const auto epoch = narrow<uint32_t>(global / samples_);
-  return static_cast<int64_t>(random_permutation(options_.seed, epoch, static_cast<uint64_t>(samples_),
-                                                 static_cast<uint64_t>(global % samples_)));
+  const uint64_t place = random_permutation(options_.seed, epoch, static_cast<uint64_t>(samples_),
+                                            static_cast<uint64_t>(global % samples_));
+  if (samples_ == all_samples_) return static_cast<int64_t>(place);
+  constexpr uint64_t kSubsetSeed = 0;
+  constexpr uint32_t kSubsetStream = UINT32_MAX;  // no epoch's
+  return static_cast<int64_t>(
+      random_permutation(kSubsetSeed, kSubsetStream, static_cast<uint64_t>(all_samples_), place));
 }
 
 void Loader::fill_row(Part part, int64_t sample, int64_t row, Batch& batch) const {

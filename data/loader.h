@@ -20,6 +20,7 @@ struct LoaderOptions {
   int64_t global_batch = 32;      ///< rows in a step over all ranks
   uint64_t seed = 1;
   bool document_mask = false;  ///< attention stays inside a document
+  int64_t unique_tokens = 0;   ///< train on a fixed subset of windows with so many tokens, again and again; 0: on all
 };
 
 /// Row-major [rows, S] arrays.
@@ -41,7 +42,9 @@ class Loader {
   Loader(const TokenStore& store, const LoaderOptions& options);
 
   const LoaderOptions& options() const { return options_; }
-  int64_t samples() const { return samples_; }  ///< whole windows of the train part: floor((T - 1) / S)
+  /// Windows of an epoch: all whole ones of the train part, floor((T - 1) / S), or the first floor(unique_tokens / S)
+  /// of them in an order that is the same for every seed, so that runs with equal caps see equal text.
+  int64_t samples() const { return samples_; }
 
   /// Sample id of a row of a step: rows count through random permutations of all samples, one for each epoch.
   int64_t sample_of(int64_t step, int64_t row) const;
@@ -62,6 +65,7 @@ class Loader {
 
   const TokenStore& store_;
   LoaderOptions options_;
+  int64_t all_samples_ = 0;  ///< of the train part
   int64_t samples_ = 0;
 };
 

@@ -20,7 +20,10 @@ build_packages=(
   librandom123-dev libxxhash-dev        # random numbers, hashes
   zlib1g-dev liblzma-dev                # packed texts, compression baselines
 )
-test_packages=(libgtest-dev clang-format)
+test_packages=(
+  libgtest-dev clang-format
+  python3-torch python3-h5py python3-numpy  # the reference that the model family is held against
+)
 
 usage() { sed -n '2,7s/^# \{0,1\}//p' "$0"; }
 

@@ -7,6 +7,7 @@
 #include "launch/command_data.h"
 #include "launch/command_diagnose.h"
 #include "launch/command_inspect.h"
+#include "launch/command_plan.h"
 #include "launch/program.h"
 #include "support/error.h"
 #include "support/log.h"
@@ -21,6 +22,7 @@ constexpr const char* kUsage = R"(heddle: pretraining of looped Mixture-of-Exper
 usage: heddle COMMAND [arguments]          (several ranks: launch/heddle-mpirun -n RANKS -- heddle COMMAND ...)
 
   data build | show | baselines | classics    text to a token store, and a look at it
+  plan CONFIG [--section.key VALUE]           parameters and operations of a configuration
   train --config FILE [--section.key VALUE]   train, or go on with a run
   eval CHECKPOINT|RUN                         loss at one or many loop counts
   generate CHECKPOINT|RUN --prompt TEXT       text from a checkpoint
@@ -33,7 +35,11 @@ exit status: 0 fine, 1 the work failed, 2 wrong usage or configuration, 3 verify
              4 train was stopped by a signal and has saved
 )";
 
-/// Commands that read and write files alone and never start MPI.
+bool works_alone(const std::string& command) {
+  return command == "data" || command == "diagnose" || command == "inspect" || command == "plan";
+}
+
+/// Commands that never start MPI.
 int run_alone(const std::string& command, const Arguments& arguments) {
   const LauncherEnvironment launcher = launcher_environment();
   if (launcher.present && launcher.size > 1)
@@ -41,6 +47,7 @@ int run_alone(const std::string& command, const Arguments& arguments) {
         fmt::format("heddle {} works alone, but {} says {} processes", command, launcher.variable, launcher.size),
         "start it without mpirun");
   if (command == "data") return run_data_command(arguments);
+  if (command == "plan") return run_plan_command(arguments);
   return command == "inspect" ? run_inspect_command(arguments) : run_diagnose_command(arguments);
 }
 
@@ -73,7 +80,7 @@ int run(const Arguments& all) {
   const std::string& command = all[0];
   const Arguments arguments(all.begin() + 1, all.end());
   try {
-    if (command == "data" || command == "diagnose" || command == "inspect") return run_alone(command, arguments);
+    if (works_alone(command)) return run_alone(command, arguments);
     if (!needs_job(command))
       throw UsageError(fmt::format("there is no command '{}'", command), "heddle --help lists them");
   } catch (const std::exception& error) {

@@ -33,9 +33,9 @@ struct MoeConfig {
   RouterSharing router = RouterSharing::kPerLoop;
   bool renormalise = true;  ///< weights of the chosen sum to one
   BalanceScope balance_scope = BalanceScope::kLayer;
-  double aux_loss = 0;       ///< coefficient of the balance loss
+  double aux_loss = 0;  ///< coefficient of the balance loss
   AuxScope aux_scope = AuxScope::kLoop;
-  double router_z_loss = 0;  ///< coefficient
+  double router_z_loss = 0;    ///< coefficient
   double capacity_factor = 0;  ///< 0: dropless
   CapacityScope capacity_scope = CapacityScope::kRank;
   Gate gate = Gate::kLearned;
@@ -63,12 +63,12 @@ struct Routing {
 
 /// Where and how a visit happens.
 struct MoeVisit {
-  RouterVisit visit;             ///< stored layer, and loop from 0
-  int64_t router = 0;            ///< row of the routers, router biases and balance biases: those beyond their last are it
-  bool use_capacity = true;      ///< off in evaluation
+  RouterVisit visit;         ///< stored layer, and loop from 0
+  int64_t router = 0;        ///< row of the routers, router biases and balance biases: those beyond their last are it
+  bool use_capacity = true;  ///< off in evaluation
   RouterLosses* losses = nullptr;
-  Routing* routing = nullptr;    ///< receives the decisions
-  RowMarks* marks = nullptr;     ///< those of this visit (route_plan.h), or null
+  Routing* routing = nullptr;  ///< receives the decisions
+  RowMarks* marks = nullptr;   ///< those of this visit (route_plan.h), or null
 };
 
 /// x [N,D] already normalised. Collective over the groups.

@@ -47,8 +47,8 @@ class RouterLosses {
   /// From here on visits are those of a recomputation: they get gradients and are not counted again.
   void replay() { replaying_ = true; }
 
-  /// This rank's part of A and Q of the micro-step, times its weight; summed over ranks and micro-steps they are those of
-  /// the step.
+  /// This rank's part of A and Q of the micro-step, times its weight; summed over ranks and micro-steps they are those
+  /// of the step.
   double aux() const { return aux_; }
   double router_z() const { return router_z_; }
 

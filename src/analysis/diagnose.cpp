@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <span>
 
 #include "analysis/routing_metrics.h"
@@ -65,12 +66,13 @@ std::vector<CellSummary> summarise(const RunLogHeader& h, Steps window) {
       const int64_t cell = loop * h.layers + layer;
       const auto at = static_cast<size_t>(cell);
       const std::vector<double> load = window_load(window, h.experts, cell);  // none without experts
-      CellSummary c{loop, layer, normalised_entropy(load), largest_share(load), dead_experts(load)};
+      CellSummary c{loop, layer, false, normalised_entropy(load), largest_share(load), dead_experts(load)};
       c.block_rms = finite_mean(window, [at](const StepRecord& r) { return r.block_rms[at]; });
       double kept = 0, dropped = 0;
       for (const double slots : load) kept += slots;
       if (h.experts > 0)
         for (const StepRecord& step : window) dropped += static_cast<double>(step.dropped[at]);
+      c.visited = kept + dropped > 0;
       c.dropped_share = kept + dropped > 0 ? dropped / (kept + dropped) : 0;
       if (h.experts > 0 && loop + 1 < h.loops) {
         c.overlap = finite_mean(window, [at](const StepRecord& r) { return r.overlap[at]; });
@@ -87,10 +89,13 @@ std::string place(const CellSummary& c) {
 }
 
 void find_collapse(const RunLog& log, const Diagnosis& d, Findings& findings) {
-  if (log.header.experts == 0) return;
-  const auto lowest = std::min_element(d.cells.begin(), d.cells.end(),
-                                       [](const auto& a, const auto& b) { return a.entropy < b.entropy; });
-  const auto fullest = std::max_element(d.cells.begin(), d.cells.end(),
+  // Loops that no step of the window ran (before growth, or beyond what was drawn) say nothing.
+  std::vector<CellSummary> cells;
+  std::copy_if(d.cells.begin(), d.cells.end(), std::back_inserter(cells), [](const auto& c) { return c.visited; });
+  if (log.header.experts == 0 || cells.empty()) return;
+  const auto lowest =
+      std::min_element(cells.begin(), cells.end(), [](const auto& a, const auto& b) { return a.entropy < b.entropy; });
+  const auto fullest = std::max_element(cells.begin(), cells.end(),
                                         [](const auto& a, const auto& b) { return a.largest_share < b.largest_share; });
   if (lowest->entropy < kCollapsedEntropy || fullest->largest_share > kOverloadedShare)
     findings.push_back(
@@ -100,7 +105,7 @@ void find_collapse(const RunLog& log, const Diagnosis& d, Findings& findings) {
          "the router sends most tokens to few experts and nothing pulls them back",
          "raise train.balance_rate, or lower optimizer.learning_rate in the first steps"});
   int64_t dead = 0;
-  for (const CellSummary& c : d.cells) dead += c.dead;
+  for (const CellSummary& c : cells) dead += c.dead;
   if (dead > 0)
     findings.push_back({Severity::kWarning,
                         fmt::format("{} expert(s) got no slot in some loop and layer of the window", dead),
@@ -153,7 +158,8 @@ void find_growth(const Diagnosis& d, Findings& findings) {
         {Severity::kProblem,
          fmt::format("the stream grows over the loops: RMS {:.2f} in loop 1, {:.2f} in loop {} of layer {}", before,
                      c.block_rms, c.loop + 1, c.layer),
-         "each visit adds more than the norms take away", "lower residual.lambda"});
+         "each visit adds more than the norms take away",
+         "lower residual.lambda (scaled scheme) or residual.multiplier, or set norms.loop_end"});
     return;
   }
 }
@@ -253,8 +259,7 @@ std::string render(const RunLog& log, const Diagnosis& d) {
     text += fmt::format("loops over the last {} steps (no experts):\n", d.window);
     TextTable loops({{"loop"}, {"layer"}, {"RMS after block"}});
     for (const CellSummary& c : d.cells)
-      loops.add_row(
-          {fmt::format("{}", c.loop + 1), fmt::format("{}", c.layer), fmt::format("{:.3f}", c.block_rms)});
+      loops.add_row({fmt::format("{}", c.loop + 1), fmt::format("{}", c.layer), fmt::format("{:.3f}", c.block_rms)});
     return text + loops.render() + render(d.findings);
   }
   text +=
@@ -271,11 +276,16 @@ std::string render(const RunLog& log, const Diagnosis& d) {
                    {"by chance"},
                    {"RMS before norm"}});
   for (const CellSummary& c : d.cells) {
-    const bool last_loop = c.loop + 1 == log.header.loops;
+    if (!c.visited) {
+      table.add_row(
+          {fmt::format("{}", c.loop + 1), fmt::format("{}", c.layer), "not run", "-", "-", "-", "-", "-", "-"});
+      continue;
+    }
+    const bool no_next = c.loop + 1 == log.header.loops || std::isnan(c.overlap);
     table.add_row({fmt::format("{}", c.loop + 1), fmt::format("{}", c.layer), fmt::format("{:.3f}", c.entropy),
                    fmt::format("{:.1f}%", 100 * c.largest_share), fmt::format("{}", c.dead),
-                   fmt::format("{:.1f}%", 100 * c.dropped_share), last_loop ? "-" : fmt::format("{:.3f}", c.overlap),
-                   last_loop ? "-" : fmt::format("{:.3f}", c.chance), fmt::format("{:.3f}", c.block_rms)});
+                   fmt::format("{:.1f}%", 100 * c.dropped_share), no_next ? "-" : fmt::format("{:.3f}", c.overlap),
+                   no_next ? "-" : fmt::format("{:.3f}", c.chance), fmt::format("{:.3f}", c.block_rms)});
   }
   return text + table.render() + render(d.findings);
 }

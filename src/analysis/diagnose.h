@@ -21,11 +21,12 @@ struct Finding {
 /// are not finite (one skipped step must not hide the others); they are NaN if none is finite.
 struct CellSummary {
   int64_t loop = 0, layer = 0;  ///< from 0
+  bool visited = false;         ///< some step of the window routed tokens here; false also without experts
   double entropy = 0;           ///< normalised
   double largest_share = 0;
   int64_t dead = 0;          ///< experts without a slot in the whole window
   double dropped_share = 0;  ///< of the wanted slots
-  double overlap = -1;       ///< with the next loop; -1: last loop
+  double overlap = -1;       ///< with the next loop; -1: last loop, NaN: no step ran the next one
   double chance = 0;         ///< overlap expected from the loads alone
   double block_rms = 0;      ///< RMS of the stream before the block's last norm
 };

@@ -14,7 +14,7 @@ namespace heddle {
 
 /// What does not change during a run.
 struct RunLogHeader {
-  std::string config;  ///< resolved configuration, INI
+  std::string config;   ///< resolved configuration, INI
   int64_t layers = 0;   ///< of the core
   int64_t loops = 0;    ///< the most that a step can run
   int64_t experts = 0;  ///< 0: dense layers only, and no columns about routing
@@ -28,26 +28,26 @@ struct RunLogHeader {
 
 /// One global step; numbers are over all ranks and micro-batches.
 struct StepRecord {
-  int64_t step = 0;  ///< from 1
-  double time = 0;   ///< Unix seconds at the end of the step
+  int64_t step = 0;   ///< from 1
+  double time = 0;    ///< Unix seconds at the end of the step
   int64_t loops = 0;  ///< that were run
   double loss = 0;    ///< nats per token: cross-entropy after the last loop of the last segment that ran
   double learning_rate = 0;
   double tokens = 0;  ///< targets counted in the loss
   double bytes = 0;   ///< text bytes of these targets
   double step_seconds = 0;
-  double exchange_bytes = 0;          ///< rows handed to other ranks in this step, all ranks
-  std::vector<double> segment_loss;   ///< [segments] as loss; NaN for a segment that did not run
-  std::vector<double> objective;      ///< [segments] what was differentiated: weighted and with all extra terms
+  double exchange_bytes = 0;         ///< rows handed to other ranks in this step, all ranks
+  std::vector<double> segment_loss;  ///< [segments] as loss; NaN for a segment that did not run
+  std::vector<double> objective;     ///< [segments] what was differentiated: weighted and with all extra terms
   std::vector<double> aux_loss, router_z_loss;  ///< [segments] before their coefficients; with experts only
-  std::vector<double> gradient_norm;  ///< [segments], before clipping
-  std::vector<int64_t> skipped;       ///< [segments] 1: no update
-  std::vector<double> state_rms;      ///< [loops] before the loop-end norm
-  std::vector<double> block_rms;      ///< [loops, layers] of the stream before the norm that ends the block
-  std::vector<int64_t> load;          ///< [loops, layers, experts] slots kept
-  std::vector<int64_t> dropped;       ///< [loops, layers]
-  std::vector<double> overlap;        ///< [loops - 1, layers]
-  std::vector<float> balance_bias;    ///< [balance_rows, experts] after the step
+  std::vector<double> gradient_norm;            ///< [segments], before clipping
+  std::vector<int64_t> skipped;                 ///< [segments] 1: no update
+  std::vector<double> state_rms;                ///< [loops] before the loop-end norm
+  std::vector<double> block_rms;                ///< [loops, layers] of the stream before the norm that ends the block
+  std::vector<int64_t> load;                    ///< [loops, layers, experts] slots kept
+  std::vector<int64_t> dropped;                 ///< [loops, layers]
+  std::vector<double> overlap;                  ///< [loops - 1, layers]
+  std::vector<float> balance_bias;              ///< [balance_rows, experts] after the step
 };
 
 struct ValidationRecord {

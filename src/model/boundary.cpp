@@ -14,18 +14,21 @@ Variable LoopedModel::boundary(Tape& tape, const Variable& h, const Variable& e,
 /// The operator as it acts from loop 2 on, and in front of the coda.
 Variable LoopedModel::inject(Tape& tape, const Variable& h, const Variable& e) const {
   switch (config_.reinjection) {
-    case Reinjection::kBoundary: return boundary(tape, h, e, config_.reinjection_inject);
-    case Reinjection::kAdditive: return linear_combination(tape, 1, h, 1, e);
+    case Reinjection::kBoundary:
+      return boundary(tape, h, e, config_.reinjection_inject);
+    case Reinjection::kAdditive:
+      return linear_combination(tape, 1, h, 1, e);
     case Reinjection::kLinear: {
       const Variable weight = tape.parameter(*reinject_weight_);
       return config_.reinjection_order == InjectionOrder::kEh ? linear_pair(tape, e, h, weight)
                                                               : linear_pair(tape, h, e, weight);
     }
     case Reinjection::kDecay:
-      return decay_injection(tape, h, linear(tape, e, tape.parameter(*reinject_weight_)),
-                             tape.parameter(*reinject_dt_), tape.parameter(*reinject_a_));
+      return decay_injection(tape, h, linear(tape, e, tape.parameter(*reinject_weight_)), tape.parameter(*reinject_dt_),
+                             tape.parameter(*reinject_a_));
     case Reinjection::kNone:
-    case Reinjection::kConvex: break;
+    case Reinjection::kConvex:
+      break;
   }
   return h;
 }
@@ -50,9 +53,8 @@ Variable LoopedModel::condition(Tape& tape, const Variable& u, int64_t loop, Var
   if (config_.conditioning == Conditioning::kEmbedding)
     return add_row(tape, u, tape.parameter(*condition_embedding_), row_of(loop));
   if (config_.conditioning == Conditioning::kModulation) {
-    const Variable hidden =
-        add_row(tape, linear(tape, rmsnorm(tape, u, {}, eps()), tape.parameter(*condition_in_)),
-                tape.parameter(*condition_loop_), row_of(loop));
+    const Variable hidden = add_row(tape, linear(tape, rmsnorm(tape, u, {}, eps()), tape.parameter(*condition_in_)),
+                                    tape.parameter(*condition_loop_), row_of(loop));
     modulation = linear(tape, activation(tape, Activation::kGelu, hidden), tape.parameter(*condition_out_));
   }
   return u;

@@ -59,18 +59,33 @@ int64_t count_boundary(const ModelConfig& m) {
 
 /// Multiply-adds of one visit of a layer.
 double visit_products(const ModelConfig& m, bool experts, int64_t sequence) {
-  const double query = static_cast<double>(m.query_heads * m.head_dim);
-  const LayerCount one = count_layer(m, experts, 0);
   const double keys = static_cast<double>(sequence + 1) / 2;  // q.k and p.v over (S + 1) / 2 keys
-  const double attention = static_cast<double>(one.attention) + 2 * query * keys;
-  if (!experts) return attention + static_cast<double>(one.dense);
-  const double d = static_cast<double>(m.hidden_size);
-  return attention + static_cast<double>(m.moe.experts) * d +
-         static_cast<double>(m.moe.top_k + m.moe.shared_experts) * 3 * d * static_cast<double>(m.moe.intermediate);
+  return weights_met_in_a_layer(m, experts) + 2 * static_cast<double>(m.query_heads * m.head_dim) * keys;
 }
 
-/// Multiply-adds between two loops. A linear operator in front of the coda counts with the exits.
-double boundary_products(const ModelConfig& m) {
+FlopCount weighted(const ModelConfig& m, int64_t sequence, double entries, double loops, double exits) {
+  FlopCount count;
+  const double outer = visit_products(m, m.outer_moe(), sequence);
+  count.prelude = 2 * entries * static_cast<double>(m.prelude_layers) * outer;
+  count.core = 2 * loops * static_cast<double>(m.layers) * visit_products(m, m.core_moe(), sequence);
+  const double before_coda = m.before_coda == BeforeCoda::kFull ? exits : 0;  // counted with the exits
+  count.boundary = 2 * (loops + before_coda) * products_between_loops(m);
+  count.coda = 2 * exits * static_cast<double>(m.coda_layers) * outer;
+  count.head = 2 * exits * static_cast<double>(m.vocabulary_size * m.hidden_size);
+  return count;
+}
+
+}  // namespace
+
+double weights_met_in_a_layer(const ModelConfig& m, bool experts) {
+  const LayerCount one = count_layer(m, experts, 0);
+  if (!experts) return static_cast<double>(one.attention + one.dense);
+  const int64_t expert = 3 * m.hidden_size * m.moe.intermediate;
+  return static_cast<double>(one.attention + m.moe.experts * m.hidden_size +
+                             (m.moe.top_k + m.moe.shared_experts) * expert);
+}
+
+double products_between_loops(const ModelConfig& m) {
   const double d = static_cast<double>(m.hidden_size), h = static_cast<double>(m.lanes);
   double products = d * (2 * h + h * h);
   if (m.reinjection == Reinjection::kLinear) products += 2 * d * d;
@@ -79,19 +94,13 @@ double boundary_products(const ModelConfig& m) {
   return products;
 }
 
-FlopCount weighted(const ModelConfig& m, int64_t sequence, double entries, double loops, double exits) {
-  FlopCount count;
-  const double outer = visit_products(m, m.outer_moe(), sequence);
-  count.prelude = 2 * entries * static_cast<double>(m.prelude_layers) * outer;
-  count.core = 2 * loops * static_cast<double>(m.layers) * visit_products(m, m.core_moe(), sequence);
-  const double before_coda = m.before_coda == BeforeCoda::kFull ? exits : 0;
-  count.boundary = 2 * (loops + before_coda) * boundary_products(m);
-  count.coda = 2 * exits * static_cast<double>(m.coda_layers) * outer;
-  count.head = 2 * exits * static_cast<double>(m.vocabulary_size * m.hidden_size);
-  return count;
+void FlopCount::add(const FlopCount& other, double share) {
+  prelude += share * other.prelude;
+  core += share * other.core;
+  boundary += share * other.boundary;
+  coda += share * other.coda;
+  head += share * other.head;
 }
-
-}  // namespace
 
 ParameterCount count_parameters(const ModelConfig& m) {
   ParameterCount count;

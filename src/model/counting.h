@@ -25,10 +25,17 @@ struct ParameterCount {
 };
 ParameterCount count_parameters(const ModelConfig& model);
 
+/// Weights of the matrices of one layer that one token meets in one visit: k of E experts, one router.
+double weights_met_in_a_layer(const ModelConfig& model, bool experts);
+/// Multiply-adds per token between two loops.
+double products_between_loops(const ModelConfig& model);
+
 /// Operations per token, by part.
 struct FlopCount {
   double prelude = 0, core = 0, boundary = 0, coda = 0, head = 0;
   double total() const { return prelude + core + boundary + coda + head; }
+  /// Adds `share` of another count, for means.
+  void add(const FlopCount& other, double share);
 };
 
 /// How often a token meets each part in one step.

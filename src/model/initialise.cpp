@@ -43,14 +43,17 @@ void fill(Parameter& p, uint64_t seed, const std::string& stream_name, Draws dra
     const auto index = static_cast<uint64_t>(offset + i);
     double value = draws.size;
     switch (draws.kind) {
-      case Draws::Kind::kNormal: value *= random_normal(seed, Draw::kInitialisation, stream, index); break;
+      case Draws::Kind::kNormal:
+        value *= random_normal(seed, Draw::kInitialisation, stream, index);
+        break;
       case Draws::Kind::kWrappedNormal:
         value *= wrapped_normal(random_normal(seed, Draw::kInitialisation, stream, index));
         break;
       case Draws::Kind::kUniform:
         value *= 2 * random_uniform(seed, Draw::kInitialisation, stream, index) - 1;
         break;
-      case Draws::Kind::kConstant: break;
+      case Draws::Kind::kConstant:
+        break;
     }
     out[i] = static_cast<float>(value);
   });

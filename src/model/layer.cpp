@@ -34,8 +34,9 @@ Variable LayerFunction::branch_input(Tape& tape, const Norm& norm, const LayerVi
 Variable LayerFunction::attention_branch(Tape& tape, const TokenBatch& batch, const Layer& layer,
                                          const Variable& input) {
   const int64_t width = config_.head_dim;
-  const AttentionShape shape{batch.rows,       batch.sequence, config_.query_heads,
-                             config_.kv_heads, width,          static_cast<float>(1 / std::sqrt(static_cast<double>(width)))};
+  const AttentionShape shape{
+      batch.rows,       batch.sequence, config_.query_heads,
+      config_.kv_heads, width,          static_cast<float>(1 / std::sqrt(static_cast<double>(width)))};
   const RotaryTable& table = rotary_table(batch.sequence);
   const auto positioned = [&](Parameter& weight, const Norm& norm) {
     const Variable heads = norm(tape, linear(tape, input, tape.parameter(weight)), eps(), nullptr, width);
@@ -71,14 +72,16 @@ Variable LayerFunction::join(Tape& tape, const LayerVisit& visit, const Norm& po
       const auto alpha = static_cast<float>(config_.deepnorm_alpha(visit.constants_loops));
       return post(tape, linear_combination(tape, alpha, x, factor, branch), eps());
     }
-    case ResidualScheme::kSandwichOuter: return post(tape, residual_add(tape, x, factor, branch), eps());
+    case ResidualScheme::kSandwichOuter:
+      return post(tape, residual_add(tape, x, factor, branch), eps());
     case ResidualScheme::kSandwichBranch: {
       const Variable scaled = factor == 1.0F ? branch : scale(tape, factor, branch);
       return residual_add(tape, x, 1, post(tape, scaled, eps()));
     }
     case ResidualScheme::kPlain:
     case ResidualScheme::kScaled:
-    case ResidualScheme::kLayerNormScaling: break;
+    case ResidualScheme::kLayerNormScaling:
+      break;
   }
   return residual_add(tape, x, factor, branch);
 }
@@ -90,8 +93,7 @@ Variable LayerFunction::visit(Tape& tape, const TokenBatch& batch, const Layer& 
   place.layer = visit.place.layer;
   place.phase = "forward";
 
-  const Variable attn =
-      attention_branch(tape, batch, layer, branch_input(tape, layer.attention_norm, visit, x));
+  const Variable attn = attention_branch(tape, batch, layer, branch_input(tape, layer.attention_norm, visit, x));
   if (visit.observer != nullptr) visit.observer->on_attention(visit.place, attn.value);
   const double attention_scale = branch_scale(visit.constants_loops);
   Variable z = visit.accumulators != nullptr
@@ -103,10 +105,8 @@ Variable LayerFunction::visit(Tape& tape, const TokenBatch& batch, const Layer& 
   Routing routing;
   Variable branch;
   if (layer.stored_moe >= 0) {
-    const MoeVisit moe{{layer.stored_moe, visit.place.loop}, visit.row,
-                       visit.use_capacity,                   visit.losses,
-                       visit.observer != nullptr ? &routing : nullptr,
-                       visit.marks};
+    const MoeVisit moe{{layer.stored_moe, visit.place.loop},           visit.row,  visit.use_capacity, visit.losses,
+                       visit.observer != nullptr ? &routing : nullptr, visit.marks};
     branch = moe_forward(tape, groups_, config_.moe, layer.moe, moe, input);
   } else {
     branch = dense_branch(tape, layer, input);

@@ -39,9 +39,9 @@ struct Layer {
 /// What a visit needs besides the layer and the stream.
 struct LayerVisit {
   VisitPlace place;
-  int64_t row = 0;                              ///< of routers and balance biases
-  int64_t depth = 1;                            ///< of the visit in the unrolled stack, from 1 (layer-norm scaling)
-  int64_t constants_loops = 1;                  ///< R in the constants
+  int64_t row = 0;              ///< of routers and balance biases
+  int64_t depth = 1;            ///< of the visit in the unrolled stack, from 1 (layer-norm scaling)
+  int64_t constants_loops = 1;  ///< R in the constants
   bool use_capacity = true;
   LoopingAccumulators* accumulators = nullptr;  ///< core with looping residual
   const Variable* modulation = nullptr;         ///< [N,2D] of the loop, or null

@@ -20,8 +20,8 @@ LoopedModel::LoopedModel(const ModelConfig& config, ProcessGroups& groups, const
   for (int64_t t = 0; t < config_.stored_cores(); ++t) {
     std::vector<Layer>& core = cores_.emplace_back();
     for (int64_t l = 0; l < config_.layers; ++l)
-      core.push_back(make_layer(config_.tied ? fmt::format("core.{}.", l) : fmt::format("core.{}.{}.", t, l),
-                                config_.core_moe()));
+      core.push_back(
+          make_layer(config_.tied ? fmt::format("core.{}.", l) : fmt::format("core.{}.{}.", t, l), config_.core_moe()));
   }
   make_boundary();
   for (int64_t i = 0; i < config_.coda_layers; ++i)
@@ -154,11 +154,11 @@ void LoopedModel::assign_roles() {
   };
   for (Parameter& p : parameters_.all()) {
     const bool router = p.name.find(".routers.") != p.name.npos;
-    p.role = &p == embedding_        ? Role::kEmbedding
-             : &p == head_           ? Role::kHead
-             : is_vector(p.name)     ? Role::kVector
-             : router                ? Role::kRouter
-                                     : Role::kMatrix;
+    p.role = &p == embedding_    ? Role::kEmbedding
+             : &p == head_       ? Role::kHead
+             : is_vector(p.name) ? Role::kVector
+             : router            ? Role::kRouter
+                                 : Role::kMatrix;
     const bool of_one_loop = router && (config_.moe.router == RouterSharing::kPerLoop || p.role == Role::kVector);
     p.tied_core = config_.tied && p.name.starts_with("core.") && !of_one_loop;
     if (p.name.find(".shared.") != p.name.npos) {

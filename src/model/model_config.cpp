@@ -131,9 +131,8 @@ void validate_moe(const MoeConfig& moe) {
 void ModelConfig::validate() {
   if (any_moe()) validate_moe(moe);
   if (query_heads % kv_heads != 0)
-    throw UsageError(
-        fmt::format("model.kv_heads = {} does not divide model.query_heads = {}", kv_heads, query_heads),
-        "choose a divisor of model.query_heads");
+    throw UsageError(fmt::format("model.kv_heads = {} does not divide model.query_heads = {}", kv_heads, query_heads),
+                     "choose a divisor of model.query_heads");
   if (head_dim % 2 != 0)
     throw UsageError(fmt::format("model.head_dim = {} is odd; rotary positions pair its halves", head_dim),
                      fmt::format("use {}", head_dim + 1));
@@ -152,13 +151,13 @@ void ModelConfig::validate() {
     throw UsageError("hyper_connections.lanes replace the re-injection and start from the embedding",
                      "set reinjection.kind none and model.initial_state embedding");
   if (before_coda == BeforeCoda::kNorm && reinjection != Reinjection::kBoundary)
-    throw UsageError(fmt::format("reinjection.before_coda = norm with reinjection.kind = {}",
-                                 kReinjections(reinjection)),
-                     "norm belongs to boundary");
+    throw UsageError(
+        fmt::format("reinjection.before_coda = norm with reinjection.kind = {}", kReinjections(reinjection)),
+        "norm belongs to boundary");
   if (before_coda == BeforeCoda::kFull && (reinjection == Reinjection::kNone || reinjection == Reinjection::kConvex))
-    throw UsageError(fmt::format("reinjection.before_coda = full with reinjection.kind = {}",
-                                 kReinjections(reinjection)),
-                     "use off");
+    throw UsageError(
+        fmt::format("reinjection.before_coda = full with reinjection.kind = {}", kReinjections(reinjection)),
+        "use off");
   if (!tied && moe.router == RouterSharing::kSharedBias && core_moe())
     throw UsageError("moe.router = shared_bias with model.tied false: each core has a router of its own",
                      "use moe.router per_loop or shared");

@@ -14,9 +14,9 @@ enum class DenseActivation { kSwiglu, kGelu, kRelu2 };
 enum class InitialState { kEmbedding, kZero, kNoise };
 enum class ResidualScheme { kPlain, kScaled, kLayerNormScaling, kDeepNorm, kSandwichOuter, kSandwichBranch };
 enum class Reinjection { kNone, kConvex, kBoundary, kAdditive, kLinear, kDecay };
-enum class FirstInjection { kE, kAlphaE };         ///< u of loop 1 under boundary
-enum class InjectionOrder { kEh, kHe };            ///< linear: W [e ; h] or W [h ; e]
-enum class BeforeCoda { kOff, kFull, kNorm };      ///< the operator once more in front of the coda
+enum class FirstInjection { kE, kAlphaE };     ///< u of loop 1 under boundary
+enum class InjectionOrder { kEh, kHe };        ///< linear: W [e ; h] or W [h ; e]
+enum class BeforeCoda { kOff, kFull, kNorm };  ///< the operator once more in front of the coda
 enum class Conditioning { kOff, kEmbedding, kModulation };
 enum class Initialisation { kLoom, kIsoDepth, kExponents, kHuginn, kDeepNorm };
 
@@ -39,14 +39,14 @@ extern const Names<CapacityScope> kCapacityScopes;
 extern const Names<Gate> kGates;
 
 struct NormPlaces {
-  NormKind pre = NormKind::kPlain;        ///< before each branch; never off
-  NormKind post = NormKind::kGain;        ///< of deepnorm and sandwich schemes; never off
-  NormKind block = NormKind::kPlain;      ///< after every layer
-  NormKind loop_end = NormKind::kPlain;   ///< after every loop, one for all loops
-  NormKind embedding = NormKind::kOff;    ///< after the embedding
-  NormKind final = NormKind::kOff;        ///< before the head
-  NormKind moe_out = NormKind::kGain;     ///< on the output of the experts
-  NormKind query_key = NormKind::kOff;    ///< on each head of q and k
+  NormKind pre = NormKind::kPlain;       ///< before each branch; never off
+  NormKind post = NormKind::kGain;       ///< of deepnorm and sandwich schemes; never off
+  NormKind block = NormKind::kPlain;     ///< after every layer
+  NormKind loop_end = NormKind::kPlain;  ///< after every loop, one for all loops
+  NormKind embedding = NormKind::kOff;   ///< after the embedding
+  NormKind final = NormKind::kOff;       ///< before the head
+  NormKind moe_out = NormKind::kGain;    ///< on the output of the experts
+  NormKind query_key = NormKind::kOff;   ///< on each head of q and k
 };
 
 struct ModelConfig {
@@ -68,11 +68,11 @@ struct ModelConfig {
   double norm_eps = 1e-6;
   NormPlaces norms;
 
-  bool embedding_tied = false;      ///< the head is the embedding
-  bool embedding_scaled = true;     ///< rows times sqrt(D)
-  double head_multiplier = 1;       ///< of the logits
-  double soft_cap = 0;              ///< logits become cap tanh(logits / cap); 0: off
-  double logit_z_loss = 0;          ///< coefficient of mean logsumexp(logits)^2
+  bool embedding_tied = false;   ///< the head is the embedding
+  bool embedding_scaled = true;  ///< rows times sqrt(D)
+  double head_multiplier = 1;    ///< of the logits
+  double soft_cap = 0;           ///< logits become cap tanh(logits / cap); 0: off
+  double logit_z_loss = 0;       ///< coefficient of mean logsumexp(logits)^2
 
   FeedForwardKind core_feed_forward = FeedForwardKind::kMoe;
   FeedForwardKind outer_feed_forward = FeedForwardKind::kDense;  ///< prelude and coda
@@ -81,7 +81,7 @@ struct ModelConfig {
   MoeConfig moe{.experts = 8, .top_k = 2, .shared_experts = 1, .intermediate = 64};
 
   ResidualScheme residual = ResidualScheme::kScaled;
-  double residual_lambda = 0.5;        ///< scaled: s = lambda / (R^loops_power L^layers_power)
+  double residual_lambda = 0.5;  ///< scaled: s = lambda / (R^loops_power L^layers_power)
   double residual_loops_power = 1;
   double residual_layers_power = 0.5;
   double residual_multiplier = 1;      ///< of both branches, where not scaled

@@ -20,18 +20,18 @@ struct VisitPlace {
 /// After a visit.
 struct BlockView {
   VisitPlace place;
-  double branch_scale = 0;                         ///< of the attention branch in the looping residual
+  double branch_scale = 0;                            ///< of the attention branch in the looping residual
   const LoopingAccumulators* accumulators = nullptr;  ///< after this visit's update; null without looping residual
-  const Tensor& layer_state;                       ///< [N,D] after the block norm
-  const Tensor& inverse_rms;                       ///< [N] 1 / RMS before the block norm; undefined without one
-  const Routing& routing;                          ///< empty for a dense layer
+  const Tensor& layer_state;                          ///< [N,D] after the block norm
+  const Tensor& inverse_rms;                          ///< [N] 1 / RMS before the block norm; undefined without one
+  const Routing& routing;                             ///< empty for a dense layer
 };
 
 class ForwardObserver {
  public:
   virtual ~ForwardObserver() = default;
-  virtual void on_embedding(const Tensor& /*embedding*/) {}       ///< [N,D] after the embedding norm
-  virtual void on_prelude(const Tensor& /*state*/) {}             ///< [N,D] e
+  virtual void on_embedding(const Tensor& /*embedding*/) {}                 ///< [N,D] after the embedding norm
+  virtual void on_prelude(const Tensor& /*state*/) {}                       ///< [N,D] e
   virtual void on_loop_input(int64_t /*loop*/, const Tensor& /*input*/) {}  ///< [N,D] u
   /// Outputs of the branches before any scale or post norm, [N,D]; the experts' after their output norm.
   virtual void on_attention(const VisitPlace& /*place*/, const Tensor& /*branch*/) {}

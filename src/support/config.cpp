@@ -110,8 +110,7 @@ void Config::add(const std::string& key, int64_t& target, Limits limits, const s
 
 void Config::add(const std::string& key, double& target, Limits limits, const std::string& help) {
   add_entry(
-      key, help,
-      [&target, limits](const std::string& text) { target = real_of(text, limits); },
+      key, help, [&target, limits](const std::string& text) { target = real_of(text, limits); },
       [&target] { return fmt::format("{}", target); });
 }
 

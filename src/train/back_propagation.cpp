@@ -11,14 +11,18 @@ const Names<BackPropagationMode> kBackPropagationModes{"full", "checkpointed", "
 std::vector<Piece> pieces_of(const BackPropagation& schedule, int64_t loops) {
   const int64_t n = schedule.loops > 0 ? schedule.loops : loops;
   switch (schedule.mode) {
-    case BackPropagationMode::kTruncated: return {{0, std::max<int64_t>(0, loops - n), loops, 0}};
-    case BackPropagationMode::kCheckpointed: return {{0, 0, loops, n}};
+    case BackPropagationMode::kTruncated:
+      return {{0, std::max<int64_t>(0, loops - n), loops, 0}};
+    case BackPropagationMode::kCheckpointed:
+      return {{0, 0, loops, n}};
     case BackPropagationMode::kSegmented: {
       std::vector<Piece> pieces;
-      for (int64_t first = 0; first < loops; first += n) pieces.push_back({first, first, std::min(first + n, loops), 0});
+      for (int64_t first = 0; first < loops; first += n)
+        pieces.push_back({first, first, std::min(first + n, loops), 0});
       return pieces;
     }
-    case BackPropagationMode::kFull: break;
+    case BackPropagationMode::kFull:
+      break;
   }
   return {{0, 0, loops, 0}};
 }
@@ -167,9 +171,8 @@ void PieceRun::recompute(const TokenBatch& batch, const Variable& embedding, con
   for (auto segment = static_cast<int64_t>(kept_.size()) - 1; segment >= 0; --segment) {
     Tape tape(model_.kernels());
     const int64_t first = piece.first + segment * piece.kept_every;
-    const LoopState leaves = segment == 0
-                                 ? model_.start(batch, embedding)
-                                 : LoopedModel::resume_with_leaves(tape, kept_[static_cast<size_t>(segment)]);
+    const LoopState leaves = segment == 0 ? model_.start(batch, embedding)
+                                          : LoopedModel::resume_with_leaves(tape, kept_[static_cast<size_t>(segment)]);
     kept_.pop_back();
     LoopState state = leaves;
     for (int64_t loop = first; loop < first + piece.kept_every; ++loop) {

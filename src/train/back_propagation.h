@@ -46,9 +46,9 @@ struct PieceSums {
 
 /// Numbers of one micro-step that all ranks share.
 struct MicroStep {
-  double gradient_scale = 0;     ///< 1 / counted targets of the global batch
-  int64_t tokens = 0;            ///< of all ranks in this micro-step
-  double weight = 1;             ///< its share of the tokens of the step
+  double gradient_scale = 0;  ///< 1 / counted targets of the global batch
+  int64_t tokens = 0;         ///< of all ranks in this micro-step
+  double weight = 1;          ///< its share of the tokens of the step
 };
 
 class PieceRun {
@@ -91,8 +91,8 @@ class PieceRun {
   const std::vector<double>& loop_weights_;
   const RouterLossConfig& router_losses_;
   ForwardObserver* observer_;
-  std::vector<LoopCarry> kept_;                 ///< states before each segment that will be recomputed
-  std::map<int64_t, StateGradient> exits_;      ///< gradients that exits sent to states that are recomputed later
+  std::vector<LoopCarry> kept_;             ///< states before each segment that will be recomputed
+  std::map<int64_t, StateGradient> exits_;  ///< gradients that exits sent to states that are recomputed later
 };
 
 }  // namespace heddle

@@ -41,8 +41,8 @@ void add_noise(TokenBatch& batch, const ModelConfig& model, uint64_t seed, Noise
   const auto stream = static_cast<uint32_t>(use);
   const double deviation = model.noise_deviation;
   parallel_for(count, count > kParallelElements, [=](int64_t i) {
-    out[i] = static_cast<float>(deviation *
-                                random_normal(seed, Draw::kNoise, stream, first + static_cast<uint64_t>(i)));
+    out[i] =
+        static_cast<float>(deviation * random_normal(seed, Draw::kNoise, stream, first + static_cast<uint64_t>(i)));
   });
 }
 

@@ -10,21 +10,28 @@ namespace {
 
 using Json = nlohmann::json;
 
+/// More than any machine holds, and small enough for products of a few.
+constexpr int64_t kMost = 1 << 24, kMostLayers = 65536;
+
 template <typename T>
 T value_of(const Json& json, const char* key, const std::string& path) {
   const auto found = json.find(key);
   if (found == json.end())
     throw Error(fmt::format("'{}' lacks the key \"{}\"", path, key), "see docs/reference_cases.md");
   try {
+    // The library would cut 3.5 down to 3.
+    if (std::is_same_v<T, int64_t> && !found->is_number_integer())
+      fail("'{}': \"{}\" is {}, expected a whole number", path, key, found->dump());
     return found->get<T>();
   } catch (const Json::exception&) {
     fail("'{}': \"{}\" is {}, which is not of the expected kind", path, key, found->dump());
   }
 }
 
-int64_t positive(const Json& json, const char* key, const std::string& path, int64_t least = 1) {
+int64_t positive(const Json& json, const char* key, const std::string& path, int64_t least = 1, int64_t most = kMost) {
   const auto value = value_of<int64_t>(json, key, path);
   if (value < least) fail("'{}': \"{}\" is {}, expected {} or more", path, key, value, least);
+  if (value > most) fail("'{}': \"{}\" is {}, expected {} or less", path, key, value, most);
   return value;
 }
 
@@ -61,8 +68,8 @@ CaseConfig read_version_1(const Json& json, const std::string& path) {
   m.head_dim = positive(json, "head_dim", path);
   m.query_heads = positive(json, "n_query_heads", path);
   m.kv_heads = positive(json, "n_kv_heads", path);
-  m.layers = positive(json, "n_layers", path);
-  m.loops = positive(json, "loops", path);
+  m.layers = positive(json, "n_layers", path, 1, kMostLayers);
+  m.loops = positive(json, "loops", path, 1, kMostLoops);
   m.norm_eps = value_of<double>(json, "norm_eps", path);
   m.rope_theta = value_of<double>(json, "rope_theta", path);
   m.residual_lambda = m.reinjection_lambda = value_of<double>(json, "residual_lambda", path);
@@ -109,7 +116,8 @@ class Section {
     if (!json.is_object()) fail("'{}': expected an object, found {}", path_, json.dump());
   }
 
-  Section section(const char* key) const { return {value_of<Json>(json_, key, path_), path_ + "\": \"" + key}; }
+  Section section(const char* key) const { return {value_of<Json>(json_, key, path_), path_ + "', section '" + key}; }
+  const std::string& path() const { return path_; }
   bool has(const char* key) const { return json_.contains(key) && !json_[key].is_null(); }
   template <typename T>
   void read(const char* key, T& target) const {
@@ -119,8 +127,11 @@ class Section {
   void optional(const char* key, T& target) const {
     if (has(key)) read(key, target);
   }
-  void count(const char* key, int64_t& target, int64_t least = 1) const {
-    target = positive(json_, key, path_, least);
+  void count(const char* key, int64_t& target, int64_t least = 1, int64_t most = kMost) const {
+    target = positive(json_, key, path_, least, most);
+  }
+  void optional_count(const char* key, int64_t& target, int64_t least = 1) const {
+    if (has(key)) count(key, target, least);
   }
   template <typename Enumeration>
   void choice(const char* key, Enumeration& target, const Names<Enumeration>& names) const {
@@ -151,10 +162,10 @@ void read_model(const Section& s, ModelConfig& m) {
   s.count("head_dim", m.head_dim, 2);
   s.count("n_query_heads", m.query_heads);
   s.count("n_kv_heads", m.kv_heads);
-  s.count("n_prelude_layers", m.prelude_layers, 0);
-  s.count("n_layers", m.layers);
-  s.count("n_coda_layers", m.coda_layers, 0);
-  s.count("loops", m.loops);
+  s.count("n_prelude_layers", m.prelude_layers, 0, kMostLayers);
+  s.count("n_layers", m.layers, 1, kMostLayers);
+  s.count("n_coda_layers", m.coda_layers, 0, kMostLayers);
+  s.count("loops", m.loops, 1, kMostLoops);
   s.read("tied", m.tied);
   s.read("norm_eps", m.norm_eps);
   s.read("rope_theta", m.rope_theta);
@@ -210,7 +221,7 @@ void read_loops(const Section& s, ModelConfig& m) {
   reinjection.choice("order", m.reinjection_order, kInjectionOrders);
   s.section("hyper_connections").count("lanes", m.lanes, 0);
   s.optional_choice("conditioning", m.conditioning, kConditionings);
-  s.optional("conditioning_width", m.conditioning_width);
+  s.optional_count("conditioning_width", m.conditioning_width);
   if (s.has("initialisation")) {
     const Section initialisation = s.section("initialisation");
     initialisation.choice("name", m.initialisation, kInitialisations);
@@ -223,7 +234,7 @@ void read_experts(const Section& s, CaseConfig& c) {
   c.step.balance_rate = 0;
   c.capacity_in_training = true;
   if (!s.has("moe")) {
-    if (c.model.any_moe()) fail("a feed-forward of \"moe\" without the section \"moe\"");
+    if (c.model.any_moe()) fail("'{}': a feed-forward of \"moe\" without the section \"moe\"", s.path());
     return;
   }
   const Section moe = s.section("moe");
@@ -263,14 +274,16 @@ void read_optimizer(const Section& s, CaseConfig& c) {
   o.loops = c.model.loops;
   muon.read("lr", o.muon.learning_rate);
   muon.read("momentum", o.muon.momentum);
-  muon.read("ns_steps", o.muon.ns_steps);
+  muon.count("ns_steps", o.muon.ns_steps);
   muon.read("ns_eps", o.muon.ns_eps);
   muon.read("weight_decay", o.muon.weight_decay);
   muon.read("routers", o.muon.routers);
   o.muon.momentum_start = o.muon.momentum;
   muon.optional("momentum_start", o.muon.momentum_start);
-  muon.optional("momentum_steps", o.muon.momentum_steps);
+  muon.optional_count("momentum_steps", o.muon.momentum_steps, 0);
   if (muon.has("orthogonalise")) muon.name("orthogonalise", o.muon.orthogonalise, {"newton_schulz", "polar_express"});
+  if (o.muon.orthogonalise == "polar_express" && o.muon.ns_steps > 5)
+    fail("'{}': \"ns_steps\" is {}, but polar_express has coefficients for 5 steps", muon.path(), o.muon.ns_steps);
   muon.optional("row_normalise", o.muon.row_normalise);
   muon.optional("second_moment", o.muon.second_moment);
   muon.optional("cautious", o.muon.cautious);
@@ -289,8 +302,8 @@ CaseConfig read_version_2(const Json& json, const std::string& path) {
   s.count("batch_size", c.batch);
   s.count("seq_len", c.sequence);
   s.count("steps", c.steps);
-  s.optional("micro_batches", c.micro_batches);
-  s.optional("ranks", c.ranks);
+  s.optional_count("micro_batches", c.micro_batches);
+  s.optional_count("ranks", c.ranks);
   s.read("ignored", c.ignored);
   s.read("documents", c.documents);
   read_model(s, c.model);
@@ -298,12 +311,16 @@ CaseConfig read_version_2(const Json& json, const std::string& path) {
   read_experts(s, c);
   read_optimizer(s, c);
   s.section("loss").read("loop_weights", c.step.loop_weights);
+  if (const auto weights = static_cast<int64_t>(c.step.loop_weights.size()); weights > 0 && weights != c.model.loops)
+    fail("'{}': {} loop_weights for {} loops", path, weights, c.model.loops);
   const Section backprop = s.section("backprop");
   BackPropagation& b = c.step.back_propagation;
   backprop.choice("mode", b.mode, kBackPropagationModes);
   backprop.count("loops", b.loops, b.mode == BackPropagationMode::kFull ? 0 : 1);
   backprop.read("step_per_segment", b.step_per_segment);
   if (b.mode == BackPropagationMode::kTruncated) c.model.gradient_loops = b.loops;
+  if (b.mode == BackPropagationMode::kTruncated && c.model.lanes > 0)
+    fail("'{}': hyper-connections have no truncated back-propagation", path);
   c.step.measure_router_losses = true;
   if (s.has("loop_count")) {
     LoopDistribution distribution{};
@@ -314,7 +331,9 @@ CaseConfig read_version_2(const Json& json, const std::string& path) {
     const Section growth = s.section("growth");
     growth.count("initial_loops", c.loops.growth_initial_loops);
     growth.count("at_step", c.loops.growth_step);
-    growth.read("rewarm_steps", c.schedule.rewarm_steps);
+    growth.count("rewarm_steps", c.schedule.rewarm_steps, 0);
+    if (c.loops.growth_initial_loops >= c.model.loops)
+      fail("'{}': growth from {} loops to {}", path, c.loops.growth_initial_loops, c.model.loops);
     c.schedule.growth_step = c.loops.growth_step;
   }
   c.only_at_ranks = c.capacity_factor > 0 && c.model.moe.capacity_scope == CapacityScope::kRank;

@@ -1,5 +1,5 @@
-// config.json of a reference case, format version 1 (docs/reference_cases.md) or 2 (docs/model_family.md): what the case
-// is, and a refusal of what this build does not compute.
+// config.json of a reference case, format version 1 (docs/reference_cases.md) or 2 (docs/model_family.md): what the
+// case is, and a refusal of what this build does not compute.
 #pragma once
 
 #include <string>
@@ -26,7 +26,7 @@ struct CaseConfig {
   bool ignored = false, documents = false;
   int64_t batch = 0, sequence = 0, steps = 0;
   int64_t micro_batches = 1;
-  int64_t ranks = 1;             ///< processes whose micro-batches make the micro-steps
+  int64_t ranks = 1;           ///< processes whose micro-batches make the micro-steps
   bool only_at_ranks = false;  ///< a rule counts by process: it holds for exactly so many
 };
 

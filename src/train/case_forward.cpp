@@ -96,9 +96,8 @@ class ForwardCheck : public ForwardObserver {
     const auto row = static_cast<size_t>(run_.config.sequence * width);
     run_.comparison.add(name(dataset), dataset, std::span<const float>(), {});
     for (size_t r = 0; r < rows_.size(); ++r)
-      run_.comparison.add(
-          name(dataset), dataset, {found + r * row, row},
-          {expected.data() + static_cast<size_t>(block * run_.config.batch + rows_[r]) * row, row});
+      run_.comparison.add(name(dataset), dataset, {found + r * row, row},
+                          {expected.data() + static_cast<size_t>(block * run_.config.batch + rows_[r]) * row, row});
   }
   void rows(const std::string& dataset, int64_t block, const float* found) {
     if (const auto e = expected_.find(dataset); e != expected_.end())
@@ -241,8 +240,8 @@ void check_forward(CaseRunner& run, LoopedModel& model, const std::string& group
   const BackPropagation& schedule = run.config.step.back_propagation;
   const int64_t loops = run.initial_loops();
   // Segmented: one piece over all loops.
-  const Piece piece = schedule.mode == BackPropagationMode::kSegmented ? Piece{0, 0, loops, 0}
-                                                                       : pieces_of(schedule, loops)[0];
+  const Piece piece =
+      schedule.mode == BackPropagationMode::kSegmented ? Piece{0, 0, loops, 0} : pieces_of(schedule, loops)[0];
   ForwardCheck check(run, model, group);
   const PieceResult result = run_piece(run, model, piece, &check);
   check.finish();
@@ -266,8 +265,7 @@ void check_forward(CaseRunner& run, LoopedModel& model, const std::string& group
     const auto expected = run.read<float>(group + "/loop_loss", run.extent({loops}));
     const std::vector<double> found = losses_at(run, model, counts_up_to(loops), true);
     for (size_t t = 0; t < expected.size(); ++t)
-      run.add_number(quantity + "loop_loss", fmt::format("loop {}", t + 1), found[t],
-                     static_cast<double>(expected[t]));
+      run.add_number(quantity + "loop_loss", fmt::format("loop {}", t + 1), found[t], static_cast<double>(expected[t]));
   }
 }
 
@@ -279,8 +277,11 @@ void check_gradients(CaseRunner& run, LoopedModel& model, const std::string& gro
 
 void check_evaluation(CaseRunner& run, LoopedModel& model) {
   if (!run.has("/eval")) return;
-  std::vector<int64_t> loops;
-  for (const int32_t count : run.file.read<int32_t>("/eval/loops")) loops.push_back(count);
+  const auto counts = run.file.read<int32_t>("/eval/loops");
+  run.check_loops("/eval/loops", counts, 1);
+  if (!std::is_sorted(counts.begin(), counts.end()))
+    fail("'{}': the counts of /eval/loops do not rise", run.file.path());
+  const std::vector<int64_t> loops(counts.begin(), counts.end());
   const auto expected = run.read<float>("/eval/loss", {loops.size()});
   const std::vector<double> found = losses_at(run, model, loops, false);
   for (size_t i = 0; i < loops.size(); ++i)

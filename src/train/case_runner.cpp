@@ -33,6 +33,12 @@ void CaseRunner::check_extent(const std::string& name, const h5::Extent& expecte
          fmt::join(expected, ", "));
 }
 
+void CaseRunner::check_loops(const std::string& name, const std::vector<int32_t>& counts, int32_t least) const {
+  for (const int32_t count : counts)
+    if (count < least || count > kMostLoops)
+      fail("'{}': {} holds {}, expected {} to {} loops", file.path(), name, count, least, kMostLoops);
+}
+
 void CaseRunner::add_number(const std::string& quantity, const std::string& tensor, double found, double expected) {
   if (speaks())
     comparison.add(quantity, tensor, found, expected);

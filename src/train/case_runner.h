@@ -34,6 +34,8 @@ struct CaseRunner {
     return file.read<T>(name);
   }
   void check_extent(const std::string& name, const h5::Extent& extent) const;
+  /// Refuses counts below `least` or above kMostLoops.
+  void check_loops(const std::string& name, const std::vector<int32_t>& counts, int32_t least) const;
 
   int64_t initial_loops() const {
     return config.loops.growth_initial_loops > 0 ? config.loops.growth_initial_loops : config.model.loops;
@@ -58,5 +60,7 @@ void check_gradients(CaseRunner& run, LoopedModel& model, const std::string& gro
 /// Losses at other loop counts than trained.
 void check_evaluation(CaseRunner& run, LoopedModel& model);
 void check_training(CaseRunner& run, LoopedModel& model);
+/// Start values that the program draws itself.
+void check_initial(CaseRunner& run);
 
 }  // namespace heddle

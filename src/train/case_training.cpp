@@ -105,11 +105,14 @@ void check_training(CaseRunner& run, LoopedModel& model) {
   const CaseConfig& c = run.config;
   if (!run.has("/train") && !run.has("/params_step1") && !run.has("/params_final")) return;
   std::vector<int32_t> loops_of_steps(static_cast<size_t>(c.steps), 0);
-  if (run.has("/train/loops")) loops_of_steps = run.read<int32_t>("/train/loops", run.extent({c.steps}));
-  if (c.random_loops && !run.has("/train/loops"))
-    fail("'{}': random loops without /train/loops", run.file.path());
+  if (run.has("/train/loops")) {
+    loops_of_steps = run.read<int32_t>("/train/loops", run.extent({c.steps}));
+    run.check_loops("/train/loops", loops_of_steps, 1);
+  }
+  if (c.random_loops && !run.has("/train/loops")) fail("'{}': random loops without /train/loops", run.file.path());
   StepConfig step_config = c.step;
-  for (const int32_t loops : loops_of_steps) step_config.largest_loops = std::max<int64_t>(step_config.largest_loops, loops);
+  for (const int32_t loops : loops_of_steps)
+    step_config.largest_loops = std::max<int64_t>(step_config.largest_loops, loops);
   Optimizer optimizer(c.optimizer, model.parameters(), run.groups, run.kernels);
   TrainStep step(model, optimizer, step_config);
   const LoopSchedule schedule(c.loops, c.model.loops, 0);

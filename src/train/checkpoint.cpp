@@ -187,8 +187,8 @@ void write_tensors(Communicator& world, CheckpointWriter writer, const std::stri
 }  // namespace
 
 std::string save_checkpoint(const std::string& folder, int64_t keep, CheckpointWriter writer,
-                            const CheckpointInfo& info, LoopedModel& model, Optimizer& optimizer, SpikeGuard& spike_guard,
-                            const std::vector<std::string>& damaged) {
+                            const CheckpointInfo& info, LoopedModel& model, Optimizer& optimizer,
+                            SpikeGuard& spike_guard, const std::vector<std::string>& damaged) {
   Communicator& world = model.groups().world();
   const fs::path path = fs::path(folder) / file_name(info.step);
   const std::string temporary = path.string() + ".tmp";

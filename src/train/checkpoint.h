@@ -40,8 +40,8 @@ enum class CheckpointWriter { kAuto, kParallel, kOne };
 /// `damaged` (files that did not fit their checksums) are not counted. Refuses to publish tensors that are not finite.
 /// Returns the path. Collective; a failure throws on every rank and leaves older files alone.
 std::string save_checkpoint(const std::string& folder, int64_t keep, CheckpointWriter writer,
-                            const CheckpointInfo& info, LoopedModel& model, Optimizer& optimizer, SpikeGuard& spike_guard,
-                            const std::vector<std::string>& damaged = {});
+                            const CheckpointInfo& info, LoopedModel& model, Optimizer& optimizer,
+                            SpikeGuard& spike_guard, const std::vector<std::string>& damaged = {});
 
 /// The marker beside the file names its size.
 bool checkpoint_is_complete(const std::string& path);

@@ -16,7 +16,8 @@ enum class DepthRule {
 };
 
 struct EvaluationOptions {
-  std::vector<int64_t> loops;  ///< counts, each once in rising order; empty: the model's (before growth: the count until then)
+  std::vector<int64_t>
+      loops;  ///< counts, each once in rising order; empty: the model's (before growth: the count until then)
   DepthRule rule = DepthRule::kTrained;
   int64_t sequence = 256;
   int64_t micro_batch = 8;

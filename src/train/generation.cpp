@@ -30,8 +30,7 @@ int64_t draw_token(const float* logits, int64_t vocabulary, double temperature, 
 namespace {
 
 /// Logits of the last position; rank 0 holds the row, the others take part with none.
-std::vector<float> last_logits(LoopedModel& model, const std::vector<int64_t>& tokens, int64_t loops,
-                               uint64_t seed) {
+std::vector<float> last_logits(LoopedModel& model, const std::vector<int64_t>& tokens, int64_t loops, uint64_t seed) {
   const auto length = static_cast<int64_t>(tokens.size());
   const bool holds = model.groups().world().rank() == 0;
   TokenBatch batch{holds ? 1 : 0, length, {}, {}, {}, {}, {}};

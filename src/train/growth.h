@@ -7,7 +7,8 @@
 namespace heddle {
 
 /// Gives loops active_loops() .. config().loops - 1 their tensors: untied core j a copy of core j mod active_loops(),
-/// routers and every row by loop a copy of the last. Copies start without optimizer state; everything else keeps its own.
+/// routers and every row by loop a copy of the last. Copies start without optimizer state; everything else keeps its
+/// own.
 void grow(LoopedModel& model, Optimizer& optimizer);
 
 }  // namespace heddle

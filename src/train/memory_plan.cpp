@@ -75,7 +75,8 @@ void check_memory(const MemoryUse& plan, int local_ranks) {
                                  "which has {} of memory",
                                  human_bytes(static_cast<double>(plan.total_peak)), human_bytes(needed), local_ranks,
                                  human_bytes(total)),
-                     "lower train.micro_batch or backprop.loops (of segmented, checkpointed, truncated), split experts over more ranks "
+                     "lower train.micro_batch or backprop.loops (of segmented, checkpointed, truncated), split experts "
+                     "over more ranks "
                      "(layout.expert_parallel) and state with layout.zero, or take a smaller model");
 }
 

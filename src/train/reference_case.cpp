@@ -26,9 +26,9 @@ constexpr double kForwardTolerance = 1e-5, kGradientTolerance = 1e-4, kParameter
 void declare_quantities(Comparison& comparison) {
   for (const char* group : {"forward", "forward_capacity"}) {
     for (const char* name :
-         {"loss", "cross_entropy", "logit_z", "aux", "router_z", "loop_loss", "logits", "embed", "prelude_state",
-          "coda_input", "final_state", "loop_input", "loop_state", "layer_state", "attn_branch", "looping_residual",
-          "moe_branch", "ffn_branch", "router_score", "topk_weight"})
+         {"loss",        "cross_entropy",    "logit_z",    "aux",         "router_z",     "loop_loss",  "logits",
+          "embed",       "prelude_state",    "coda_input", "final_state", "loop_input",   "loop_state", "layer_state",
+          "attn_branch", "looping_residual", "moe_branch", "ffn_branch",  "router_score", "topk_weight"})
       comparison.declare(fmt::format("{}/{}", group, name), kForwardTolerance);
     comparison.declare(fmt::format("{}/topk_index", group), kEqual);
     comparison.declare(fmt::format("{}/load", group), kEqual);
@@ -46,6 +46,7 @@ void declare_quantities(Comparison& comparison) {
     comparison.declare(group, kParameterTolerance);
     comparison.declare(fmt::format("{} (update)", group), kUpdateTolerance);
   }
+  comparison.declare("initial", kEqual);
 }
 
 /// Version 1: the forward pass with and without capacity, gradients as training sees it.
@@ -69,6 +70,7 @@ void check_version_2(CaseRunner& run) {
   check_evaluation(run, *model);
   check_gradients(run, *model, "/grads_segment0", pieces_of(run.config.step.back_propagation, run.initial_loops())[0]);
   check_training(run, *model);
+  check_initial(run);
 }
 
 }  // namespace

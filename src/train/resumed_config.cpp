@@ -23,7 +23,7 @@ std::map<std::string, std::string> values_of(const std::string& text, const std:
 
 /// Why a key must stay, or "".
 std::string why_fixed(const std::string& key) {
-  for (const char* name : {"train.global_batch", "train.sequence_length", "train.seed"})
+  for (const char* name : {"train.global_batch", "train.sequence_length", "train.seed", "data.unique_tokens"})
     if (key == name) return "the data position would shift";
   for (const char* name : {"moe.experts", "moe.top_k", "moe.shared_experts", "moe.intermediate", "moe.score",
                            "moe.router", "moe.renormalise", "moe.balance_scope", "head.multiplier", "head.soft_cap"})
@@ -50,7 +50,10 @@ std::vector<std::string> compare_resumed_config(const std::string& path, const s
   for (const auto& [key, value] : new_values) {
     const std::string& old = old_values.at(key);
     if (old == value || key.starts_with("run.") || key.starts_with("layout.") || key == "data.store") continue;
-    if (const std::string why = why_fixed(key); !why.empty())
+    std::string why = why_fixed(key);
+    if (key == "train.steps" && new_values.at("growth.initial_loops") != "0")
+      why = "growth comes after a share of them, and would move";
+    if (!why.empty())
       throw UsageError(fmt::format("{} was {} when '{}' was written and is {} now: {}", key, old, path, value, why),
                        fmt::format("--{} {}, or a new run.directory", key, old));
     changes.push_back(fmt::format("{} {} -> {}", key, old, value));

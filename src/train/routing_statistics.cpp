@@ -14,7 +14,8 @@ RoutingStatistics::RoutingStatistics(const LoopedModel& model, int64_t loops)
 
 double RoutingStatistics::mean_squares(const Tensor& inverse_rms, const Tensor& state) const {
   if (!inverse_rms.defined())
-    return model_.kernels().sum_of_squares(state.count(), state.f32()) / static_cast<double>(model_.config().hidden_size);
+    return model_.kernels().sum_of_squares(state.count(), state.f32()) /
+           static_cast<double>(model_.config().hidden_size);
   double sum = 0;
   for (const float inverse : inverse_rms.floats()) {
     const double value = static_cast<double>(inverse);
@@ -116,7 +117,8 @@ std::vector<int64_t> RoutingStatistics::stored_load(int64_t stored, int64_t row)
 std::vector<double> RoutingStatistics::overlap() const {
   std::vector<double> result;
   for (size_t at = static_cast<size_t>(layers_); at < shared_.size(); ++at)
-    result.push_back(compared_[at] == 0 ? std::nan("") : static_cast<double>(shared_[at]) / static_cast<double>(compared_[at]));
+    result.push_back(compared_[at] == 0 ? std::nan("")
+                                        : static_cast<double>(shared_[at]) / static_cast<double>(compared_[at]));
   return result;
 }
 

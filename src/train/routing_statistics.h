@@ -1,6 +1,6 @@
 // Counts of one global step, per loop and layer of the core and per stored layer: what the run log and the balance bias
-// need. An observer of the training forwards, which does not see recomputations, so nothing is counted twice. Counts are
-// integers and exact at any layout.
+// need. An observer of the training forwards, which does not see recomputations, so nothing is counted twice. Counts
+// are integers and exact at any layout.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +29,11 @@ class RoutingStatistics : public ForwardObserver {
   /// [experts] slots kept of a stored mixture-of-experts layer: of one of its rows (loops beyond the last count to it),
   /// or of all (row -1).
   std::vector<int64_t> stored_load(int64_t stored, int64_t row = -1) const;
-  /// Mean over tokens of |top-k(t) and top-k(t+1)| / k: [loops - 1, layers]; NaN, here and below, where nothing was run.
+  /// Mean over tokens of |top-k(t) and top-k(t+1)| / k: [loops - 1, layers]; NaN, here and below, where nothing was
+  /// run.
   std::vector<double> overlap() const;
-  /// Root mean square over all tokens and channels of the state at the end of each loop, before its norm if it has one: [loops].
+  /// Root mean square over all tokens and channels of the state at the end of each loop, before its norm if it has one:
+  /// [loops].
   std::vector<double> state_rms() const;
   /// The same for the stream at the end of each block, before its norm if it has one: [loops, layers].
   std::vector<double> block_rms() const;

@@ -73,9 +73,12 @@ std::string schedule_text(const TrainConfig& config) {
   switch (b.mode) {
     case BackPropagationMode::kSegmented:
       return fmt::format("{} segment(s) with {}", pieces, b.step_per_segment ? "an update each" : "one update");
-    case BackPropagationMode::kTruncated: return fmt::format("gradient through the last {} loop(s)", b.loops);
-    case BackPropagationMode::kCheckpointed: return fmt::format("{} loop(s) recomputed at a time", b.loops);
-    case BackPropagationMode::kFull: break;
+    case BackPropagationMode::kTruncated:
+      return fmt::format("gradient through the last {} loop(s)", b.loops);
+    case BackPropagationMode::kCheckpointed:
+      return fmt::format("{} loop(s) recomputed at a time", b.loops);
+    case BackPropagationMode::kFull:
+      break;
   }
   return "gradient through all loops";
 }
@@ -93,8 +96,10 @@ std::string data_table(const TokenStore& store, const TrainConfig& config) {
   }
   const double wanted = static_cast<double>(config.steps) * static_cast<double>(config.global_batch) *
                         static_cast<double>(config.sequence);
-  text += fmt::format("  training reads {} tokens: {:.2f} epochs\n", human_count(wanted),
-                      wanted / static_cast<double>(store.tokens(Part::kTrain)));
+  const auto unique = static_cast<double>(config.unique_tokens > 0 ? config.unique_tokens : store.tokens(Part::kTrain));
+  text += fmt::format(
+      "  training reads {} tokens: {:.2f} epochs{}\n", human_count(wanted), wanted / unique,
+      config.unique_tokens > 0 ? fmt::format(" of {} tokens (data.unique_tokens)", human_count(unique)) : "");
   return text;
 }
 

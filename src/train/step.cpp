@@ -114,8 +114,9 @@ StepResult TrainStep::run(const std::vector<TokenBatch>& micro_batches, const St
     report(segment, run_piece(micro_batches, micro_steps, pieces[segment], last), result);
     if (!update_each && !last) continue;
     healthy = update(segment, plan, result);
-    if (healthy) std::fill_n(result.skipped.begin() + static_cast<std::ptrdiff_t>(update_each ? segment : 0),
-                             update_each ? 1 : pieces.size(), 0);
+    if (healthy)
+      std::fill_n(result.skipped.begin() + static_cast<std::ptrdiff_t>(update_each ? segment : 0),
+                  update_each ? 1 : pieces.size(), 0);
   }
   carries_.clear();
   statistics_.reduce(model_.groups().world());

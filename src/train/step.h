@@ -1,6 +1,6 @@
 // One global step (docs/model_family.md sections 3 to 5): for every piece of the schedule of back-propagation, all
-// micro-batches forward and backward; then one clip and one optimizer step per piece (or one for all); the balance biases
-// move once at the end.
+// micro-batches forward and backward; then one clip and one optimizer step per piece (or one for all); the balance
+// biases move once at the end.
 //
 // The loss is the sum over the counted targets of the global batch divided by their number, whatever the ranks and
 // micro-batches; every rank gets the same numbers back and takes the same decisions.
@@ -35,10 +35,10 @@ struct StepPlan {
 };
 
 struct StepResult {
-  std::vector<double> segment_loss;   ///< objective per piece, mean over the global batch, before its update
-  std::vector<double> cross_entropy;  ///< per piece: mean cross-entropy, weighted by loop_weights
+  std::vector<double> segment_loss;        ///< objective per piece, mean over the global batch, before its update
+  std::vector<double> cross_entropy;       ///< per piece: mean cross-entropy, weighted by loop_weights
   std::vector<double> last_cross_entropy;  ///< per piece: after its last loop with a loss, unweighted
-  std::vector<double> aux, router_z;  ///< per piece: balance loss A and router z-loss Q, before their coefficients
+  std::vector<double> aux, router_z;       ///< per piece: balance loss A and router z-loss Q, before their coefficients
   std::vector<double> gradient_norm;  ///< per piece, before clipping; pieces that share an update: with the last one
   std::vector<int64_t> skipped;       ///< per piece: 1 where no update was made (not finite, or a spike)
   int64_t counted_targets = 0;        ///< over all ranks; 0: the batch held nothing to learn from, and was skipped

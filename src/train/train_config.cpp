@@ -73,6 +73,8 @@ void TrainConfig::declare(Config& c) {
   c.add("run.summary", summary, "file for a JSON summary of the session; empty: none");
   c.add("data.store", store, "token store made by heddle data build");
   c.add("data.document_mask", document_mask, "tokens see their own document only, positions restart there");
+  c.add("data.unique_tokens", unique_tokens, {0, 1e15, false, false},
+        "train on so many tokens only, in as many epochs as train.steps wants; 0: the whole train part");
   model.declare(c);
   c.add("train.steps", steps, count, "optimizer batches of the whole run; the schedule's length");
   c.add("train.global_batch", global_batch, {1, 1e6, false, false}, "sequences per step over all ranks");
@@ -87,7 +89,8 @@ void TrainConfig::declare(Config& c) {
   c.add("loss.loop_weights", step.loop_weights, {0, 1e3, false, false},
         "weights of the losses after each loop, one per loop; empty: the last loop only");
   loop_schedule.declare(c);
-  c.add("growth.rewarm_steps", schedule.rewarm_steps, interval, "steps of a second warm-up from 0 after growth; 0: none");
+  c.add("growth.rewarm_steps", schedule.rewarm_steps, interval,
+        "steps of a second warm-up from 0 after growth; 0: none");
   c.add("train.seed", seed, {0, 9e15, false, false}, "seed of start values and data order");
   c.add("train.clip_norm", step.clip_norm, {0, 1e9, false, false}, "global gradient norm is clipped to this; 0: off");
   c.add("train.balance_rate", step.balance_rate, {0, 1, false, false}, "step of the balance bias; 0: off");
@@ -113,6 +116,9 @@ void TrainConfig::validate_schedule() {
   if (weights > 0 && weights != model.loops)
     throw UsageError(fmt::format("loss.loop_weights has {} weights for model.loops = {}", weights, model.loops),
                      "give one for each loop");
+  if (weights > 0 && b.mode == BackPropagationMode::kSegmented)
+    throw UsageError("loss.loop_weights with backprop.mode segmented, where every segment has a loss of its own",
+                     "use full, checkpointed or truncated");
   if (weights > 0 && std::count(step.loop_weights.begin(), step.loop_weights.end(), 0.0) == weights)
     throw UsageError("loss.loop_weights are all 0", "at least one loop needs a loss");
   if (weights > 0 && model.coda_layers > 0 && model.outer_moe())
@@ -124,7 +130,8 @@ void TrainConfig::validate_schedule() {
   step.largest_loops = loops_of_steps().largest();
   if (weights > 0 && (step.largest_loops != model.loops || loop_schedule.growth_initial_loops > 0 ||
                       loop_schedule.distribution != LoopDistribution::kFixed))
-    throw UsageError("loss.loop_weights with a loop count that changes", "use loop_count.distribution fixed and no growth");
+    throw UsageError("loss.loop_weights with a loop count that changes",
+                     "use loop_count.distribution fixed and no growth");
 }
 
 CheckpointWriter TrainConfig::writer() const {
@@ -137,8 +144,14 @@ void TrainConfig::validate() {
   if (store.empty()) throw UsageError("data.store is empty", "make one with heddle data build, then --data.store FILE");
   schedule.total_steps = steps;
   validate_muon(optimizer.muon);
+  if (optimizer.name == "muonh" &&
+      (model.initialisation == Initialisation::kExponents || model.conditioning == Conditioning::kModulation))
+    throw UsageError("optimizer.name = muonh with matrices that start at zero, whose norm it would keep",
+                     "use muon, another initialisation.kind, or conditioning.kind embedding");
   model.validate();
   optimizer.loops = model.loops;
+  if (!model.any_moe() && expert_parallel > 1)
+    throw UsageError(fmt::format("layout.expert_parallel = {} with a model without experts", expert_parallel), "use 1");
   validate_schedule();
 }
 

@@ -23,6 +23,7 @@ struct TrainConfig {
   int64_t seed = 1;
   std::string store;  ///< token store
   bool document_mask = true;
+  int64_t unique_tokens = 0;  ///< of the train part that are used; 0: all
   int64_t expert_parallel = 1;
   std::string device = "auto";
   std::string directory;  ///< of the run

@@ -53,8 +53,8 @@ class Run {
         loops_(config.loop_schedule, model_config_.loops, static_cast<uint64_t>(config.seed)),
         optimizer_(config.optimizer, model_.parameters(), groups_, kernels),
         step_(model_, optimizer_, config.step),
-        loader_(store_,
-                {config.sequence, config.global_batch, static_cast<uint64_t>(config.seed), config.document_mask}),
+        loader_(store_, {config.sequence, config.global_batch, static_cast<uint64_t>(config.seed), config.document_mask,
+                         config.unique_tokens}),
         rows_(micro_batch_rows(config.global_batch, config.micro_batch, world_.rank(), world_.size())),
         bytes_of_(token_bytes(store_)) {
     model_.parameters().allocate_gradients();
@@ -209,9 +209,7 @@ class Run {
     return h;
   }
 
-  double flops_per_token() const {
-    return flops_per_token(model_config_.loops);
-  }
+  double flops_per_token() const { return flops_per_token(model_config_.loops); }
   double flops_per_token(int64_t loops) const {
     const LoopWork work = work_of(config_.step.back_propagation, config_.step.loop_weights, loops);
     return training_flops_per_token(model_config_, config_.sequence, work).total();

@@ -177,6 +177,40 @@ TEST(Diagnose, ALossThatDoesNotFallIsFound) {
   EXPECT_TRUE(diagnose(log).findings.empty()) << "too short to say";
 }
 
+TEST(Diagnose, LoopsThatWereNotRunAreNotCollapsed) {
+  // Before growth from two loops to three, or with random counts that never reached three.
+  RunLog log = planted_log(100);
+  for (StepRecord& r : log.steps) {
+    r.loops = 2;
+    for (size_t i = 2 * 2 * 8; i < r.load.size(); ++i) r.load[i] = 0;
+    r.state_rms[2] = r.block_rms[4] = r.block_rms[5] = r.overlap[2] = r.overlap[3] = std::nan("");
+  }
+  const Diagnosis d = diagnose(log);
+  EXPECT_EQ(d.verdict, "healthy (finished)") << render(log, d);
+  EXPECT_TRUE(d.findings.empty());
+  const std::string text = render(log, d);
+  expect_in("     3      1  not run", text);
+  EXPECT_EQ(text.find("nan"), std::string::npos) << text;
+  // What was run is still judged.
+  for (StepRecord& r : log.steps)
+    for (size_t e = 0; e < 8; ++e) r.load[8 + e] = e == 0 ? 2041 : 1;
+  expect_only(log, Severity::kProblem, "experts collapsed");
+}
+
+TEST(Diagnose, ADenseModelIsJudgedByItsStreamAndLoss) {
+  RunLog log = planted_log(100);
+  log.header.experts = log.header.top_k = log.header.balance_rows = 0;
+  for (StepRecord& r : log.steps) {
+    r.load.clear();
+    r.dropped.clear();
+    r.overlap.clear();
+  }
+  EXPECT_EQ(diagnose(log).verdict, "healthy (finished)");
+  expect_in("no experts", render(log, diagnose(log)));
+  for (StepRecord& r : log.steps) r.block_rms[5] = 40;
+  expect_only(log, Severity::kProblem, "the stream grows over the loops");
+}
+
 TEST(Diagnose, TheTableShowsEveryCell) {
   const RunLog log = planted_log(100);
   const std::string text = render(log, diagnose(log));

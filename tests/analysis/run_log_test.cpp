@@ -81,6 +81,7 @@ TEST_F(RunLogTest, EverythingComesBack) {
   EXPECT_EQ(log.header.experts, 8);
   EXPECT_EQ(log.header.top_k, 2);
   EXPECT_EQ(log.header.expert_parallel, 2);
+  EXPECT_EQ(log.header.balance_rows, 2);
   EXPECT_EQ(log.header.warmup_steps, 5);
   EXPECT_EQ(log.header.flops_per_token, 1.5e6);
   ASSERT_EQ(log.steps.size(), 3u);
@@ -93,6 +94,10 @@ TEST_F(RunLogTest, EverythingComesBack) {
   EXPECT_EQ(read.exchange_bytes, 12345);
   EXPECT_TRUE(std::isnan(read.segment_loss[0]));
   EXPECT_EQ(read.gradient_norm, written.gradient_norm);
+  EXPECT_EQ(read.loops, 3);
+  EXPECT_EQ(read.objective, written.objective);
+  EXPECT_EQ(read.aux_loss, written.aux_loss);
+  EXPECT_EQ(read.router_z_loss, written.router_z_loss);
   EXPECT_EQ(read.skipped, written.skipped);
   EXPECT_EQ(read.state_rms, written.state_rms);
   EXPECT_EQ(read.block_rms, written.block_rms);
@@ -199,6 +204,28 @@ TEST_F(RunLogTest, AHalfWrittenStepIsNotRead) {
   EXPECT_EQ(log.steps[3].loss, planted_step(header_, 4).loss);
 }
 
+TEST_F(RunLogTest, AModelWithoutExpertsHasNoColumnsAboutThem) {
+  header_.experts = header_.top_k = header_.balance_rows = 0;
+  StepRecord written = planted_step(header_, 1);
+  written.loops = 2;
+  written.state_rms[2] = std::nan("");
+  for (std::vector<double>* list : {&written.aux_loss, &written.router_z_loss, &written.overlap}) list->clear();
+  written.dropped.clear();
+  { RunLogWriter::create(path_, header_).append(written); }
+  const RunLog log = RunLog::open(path_);
+  ASSERT_EQ(log.steps.size(), 1u);
+  EXPECT_EQ(log.header.experts, 0);
+  EXPECT_EQ(log.steps[0].loops, 2);
+  EXPECT_EQ(log.steps[0].state_rms[1], 1.0);
+  EXPECT_TRUE(std::isnan(log.steps[0].state_rms[2]));
+  EXPECT_TRUE(log.steps[0].load.empty());
+  EXPECT_TRUE(log.steps[0].overlap.empty());
+  EXPECT_TRUE(log.steps[0].balance_bias.empty());
+  const h5::File file(path_, h5::File::Mode::kRead);
+  for (const char* column : {"/load", "/dropped", "/overlap", "/balance_bias", "/aux_loss", "/router_z_loss"})
+    EXPECT_FALSE(file.exists(column)) << column;
+}
+
 TEST_F(RunLogTest, AnotherModelIsRefusedAndTheLogStays) {
   {
     RunLogWriter writer = RunLogWriter::create(path_, header_);
@@ -240,8 +267,9 @@ TEST_F(RunLogTest, DamagedHeadersAreRefused) {
     h5::File(path_, h5::File::Mode::kReadWrite).set_attribute("/", name, value);
     return message_of([&] { RunLog::open(path_); });
   };
-  EXPECT_NE(damage("schema_version", 99).find("schema version 99"), std::string::npos);
-  damage("schema_version", 1);
+  for (const int64_t other : {1, 99})
+    EXPECT_NE(damage("schema_version", other).find("schema version " + std::to_string(other)), std::string::npos);
+  damage("schema_version", 2);
   EXPECT_NE(damage("experts", -8).find("damaged"), std::string::npos);
   EXPECT_NE(damage("experts", 9).find("expected rows of [3, 2, 9]"), std::string::npos);
   EXPECT_EQ(damage("experts", 8), "");

@@ -103,6 +103,40 @@ TEST(Loader, LittleDataRepeatsAndTooLittleIsRefused) {
                       "has 9 train tokens, but one sample of 9 inputs needs 10");
 }
 
+TEST(Loader, ACapOnUniqueTokensRepeatsTheSameWindowsAtEverySeed) {
+  const TemporaryFolder folder;
+  const TokenStore store = store_of(folder, {std::string(100, 'q')}, "");  // 101 tokens, 20 samples of 5
+  const auto seen = [&](uint64_t seed, int64_t unique) {
+    const Loader loader(store, {.sequence_length = 5, .global_batch = 6, .seed = seed, .unique_tokens = unique});
+    EXPECT_EQ(loader.samples(), unique / 5);
+    std::vector<int64_t> order;
+    for (int64_t step = 0; step < 7; ++step) {
+      const Batch batch = loader.fetch(step, 0, 6);
+      order.insert(order.end(), batch.samples.begin(), batch.samples.end());
+    }
+    return order;
+  };
+  const std::vector<int64_t> first = seen(7, 34), second = seen(8, 34);  // six samples, an epoch a step
+  const std::set<int64_t> windows(first.begin(), first.begin() + 6);
+  ASSERT_EQ(windows.size(), 6U);
+  EXPECT_GT(*windows.rbegin(), 6) << "from all of the part, not from its start";
+  for (size_t step = 1; step < 7; ++step) {
+    const auto begin = first.begin() + static_cast<std::ptrdiff_t>(6 * step);
+    EXPECT_EQ(std::set<int64_t>(begin, begin + 6), windows) << "step " << step;
+  }
+  EXPECT_EQ(std::set<int64_t>(second.begin(), second.end()), windows);
+  EXPECT_NE(first, second) << "in another order";
+  // A larger cap keeps the windows of a smaller one.
+  const std::vector<int64_t> more = seen(7, 60);
+  const std::set<int64_t> larger(more.begin(), more.end());
+  EXPECT_EQ(larger.size(), 12U);
+  for (const int64_t window : windows) EXPECT_TRUE(larger.contains(window));
+  for (const int64_t unique : {4, 105})
+    expect_error<UsageError>([&] { Loader(store, {.sequence_length = 5, .global_batch = 6, .unique_tokens = unique}); },
+                             fmt::format("data.unique_tokens = {}", unique));
+  EXPECT_NO_THROW(seen(7, 100));
+}
+
 TEST(Loader, EvaluationCoversEveryTargetOnce) {
   const TemporaryFolder folder;
   const TokenStore store = store_of(folder, {"abcdefghijklmnop"}, "stuvwxyz!?");  // 11 validation tokens

@@ -9,30 +9,35 @@
 
 namespace heddle {
 
-/// Sets of experts chosen for the rows of the global batch that a rank holds, by (row, loop, layer, position), and the
-/// smallest distance between the worst chosen and the best other expert.
+/// Sets of experts chosen for the rows of the global batch that a rank holds, by (row, visit, position) with visits in
+/// their order, and the smallest distance between the worst chosen and the best other expert.
 class Choices : public ForwardObserver {
  public:
   Choices(Training& training, int64_t step) : training_(training) {
-    const ModelConfig& c = training.plan.model;
     of_row_.resize(static_cast<size_t>(training.plan.global_batch));
     gaps_of_row_.resize(of_row_.size());
     const std::vector<TokenBatch> batches = training.batches(step);
     for (size_t i = 0; i < batches.size(); ++i) {
       range_ = training.rows[i];
       Tape tape(training.model.kernels(), Tape::Mode::kForwardOnly);
-      Loom::Options options;
+      LoopedModel::Options options;
       options.observer = this;
+      visits_.clear();
       const Variable embedding = training.model.embed(tape, batches[i], options);
-      LoopState state = Loom::start(embedding);
-      training.model.run_loops(tape, batches[i], embedding, 0, c.loops, options, state);
+      LoopState state = training.model.start(batches[i], embedding);
+      training.model.run_loops(tape, batches[i], embedding, 0, training.loops.loops(step), options, state);
+      training.model.read_out(tape, batches[i], embedding, state, options);
     }
   }
 
   void on_block(const BlockView& view) override {
+    if (view.place.stored_moe < 0) return;
+    visits_.push_back(view.place);
     const Tensor &index = view.routing.index, &scores = view.routing.scores;
     const int64_t k = index.dim(1), experts = scores.dim(1);
-    const float* const bias = training_.model.balance_bias(view.layer).f32();
+    const Tensor& biases = training_.model.balance_bias(view.place.stored_moe);
+    const int64_t bias_row = std::min(view.place.loop, biases.count() / experts - 1);
+    const float* const bias = biases.f32() + bias_row * experts;
     for (int64_t r = 0; r < range_.count; ++r) {
       const int64_t slots = index.count() / range_.count;
       std::vector<int32_t>& list = of_row_[static_cast<size_t>(range_.first + r)];
@@ -65,9 +70,10 @@ class Choices : public ForwardObserver {
           b(theirs.begin() + at, theirs.begin() + at + k);
       const auto choice = static_cast<int64_t>(at / k);
       if (a == b) continue;
-      const int64_t visit = choice / training_.plan.sequence;
-      return fmt::format("loop {}, layer {}, position {}: experts {} against {}, gap {:.3g}", visit / c.layers,
-                         visit % c.layers, choice % training_.plan.sequence, fmt::join(a, " "), fmt::join(b, " "),
+      const VisitPlace& visit = visits_.at(static_cast<size_t>(choice / training_.plan.sequence));
+      return fmt::format("{}, loop {}, position {}: experts {} against {}, gap {:.3g}",
+                         training_.model.moe_layer_name(visit.stored_moe), visit.loop, choice % training_.plan.sequence,
+                         fmt::join(a, " "), fmt::join(b, " "),
                          expected.gaps_of_row_[static_cast<size_t>(row)][static_cast<size_t>(choice)]);
     }
     return "none";
@@ -108,6 +114,7 @@ class Choices : public ForwardObserver {
 
   Training& training_;
   RowRange range_;
+  std::vector<VisitPlace> visits_;  ///< of one micro-batch
   std::vector<std::vector<int32_t>> of_row_;
   std::vector<std::vector<float>> gaps_of_row_;  ///< beside every k numbers of of_row_
   float smallest_gap_ = std::numeric_limits<float>::infinity();

@@ -19,7 +19,7 @@ TEST(StartupReport, NamesExpertsInTotalAndPerRank) {
   for (int expert_parallel = 1; expert_parallel <= test_world().size(); expert_parallel *= 2) {
     config.expert_parallel = expert_parallel;
     ProcessGroups groups(test_world(), expert_parallel);
-    Loom model(config.model, groups, cpu::kernels());
+    LoopedModel model(config.model, groups, cpu::kernels());
     const MemoryUse plan = plan_memory(config, config.model, test_world().rank(), test_world().size());
     const std::string report = startup_report(test_job(), config, store, model, "cpu", 1e9, plan);
     for (const std::string& part :

@@ -47,6 +47,43 @@ TEST(DistributedResume, SevenAndThirteenStepsEqualTwenty) {
   }
 }
 
+TEST(DistributedResume, GoesOnThroughGrowthAndRandomLoops) {
+  const SharedFolder folder;
+  if (test_world().rank() == 0) write_tiny_store(folder.path("store.h5"));
+  test_world().barrier();
+  for (const bool growth : {true, false}) {
+    TrainConfig straight = tiny_run(folder.path("store.h5"), folder.path(growth ? "grown" : "random"));
+    straight.steps = 9;
+    straight.micro_batch = 1;
+    straight.expert_parallel = 2;
+    straight.optimizer.name = "muon";
+    straight.optimizer.zero = true;
+    straight.optimizer.muon.second_moment = 0.9;
+    straight.model.loops = 4;
+    if (growth) {
+      straight.model.tied = false;
+      straight.loop_schedule.growth_initial_loops = 2;
+      straight.loop_schedule.growth_at = 0.5;  // in front of step 6
+    } else {
+      straight.loop_schedule.distribution = LoopDistribution::kPoisson;
+      straight.step.back_propagation = {BackPropagationMode::kCheckpointed, 2, true};
+    }
+    const TrainOutcome whole = train(test_job(), straight);
+    for (const int64_t stop : {5, 6}) {
+      TrainConfig parts = straight;
+      parts.directory = fmt::format("{}_{}", straight.directory, stop);
+      parts.stop_after = stop;
+      train(test_job(), parts);
+      parts.stop_after = 0;
+      parts.resume = true;
+      const TrainOutcome rest = train(test_job(), parts);
+      if (test_world().rank() != 0) continue;
+      expect_same_checkpoint(rest.checkpoint, whole.checkpoint);
+      expect_same_log(parts.directory + "/log.h5", straight.directory + "/log.h5");
+    }
+  }
+}
+
 TEST(DistributedResume, GoesOnWithOneRank) {
   // Experts over all ranks for 7 steps; then every rank goes on by itself with all experts, next to the job.
   const SharedFolder folder;

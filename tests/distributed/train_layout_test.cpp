@@ -121,7 +121,7 @@ TEST(TrainLayout, ExpertGradientsAreNotScaledByTheLayout) {
   // One step of plain SGD with rate 1: a factor in a gradient would be one in the weights. Adam would hide it.
   TrainingPlan plan;
   plan.steps = 1;
-  plan.step.segment_loops = 0;
+  plan.step.back_propagation = {};
   plan.step.clip_norm = 0;
   plan.optimizer = {.name = "sgd", .learning_rate = 1, .momentum = 0, .weight_decay = 0};
   expect_same_training(plan, 2, plan.global_batch);
@@ -129,7 +129,7 @@ TEST(TrainLayout, ExpertGradientsAreNotScaledByTheLayout) {
 
 TEST(TrainLayout, ATrainingStepSendsTheFewestBytesThatItsRoutingAllows) {
   TrainingPlan plan;
-  plan.step.segment_loops = 0;  // all visits with the weights that the choices below are made with
+  plan.step.back_propagation = {};  // all visits with the weights that the choices below are made with
   const int ranks = test_world().size();
   Training training(plan, test_world(), ranks, plan.global_batch / ranks);
   const ModelConfig& c = plan.model;
@@ -174,7 +174,7 @@ TEST(TrainLayout, OneRankGetsEveryTokenAndThenNone) {
     int64_t mine = 0;
     for (int64_t l = 0; l < plan.model.layers; ++l)
       for (int64_t e = 0; e < per_rank; ++e)
-        mine += training.trainer.statistics().layer_load(l)[static_cast<size_t>(test_world().rank() * per_rank + e)];
+        mine += training.trainer.statistics().stored_load(l)[static_cast<size_t>(test_world().rank() * per_rank + e)];
     const bool busy = test_world().rank() == (step % 2 == 1 ? 0 : test_world().size() - 1);
     EXPECT_EQ(mine, busy ? plan.model.layers * plan.model.loops * plan.global_batch * plan.sequence * 2 : 0);
   }
@@ -241,7 +241,7 @@ TEST(TrainLayout, AdamwInSegmentsEqualsOneRank) {
 
 TEST(TrainLayout, SgdThroughAllLoopsEqualsOneRank) {
   TrainingPlan plan;
-  plan.step.segment_loops = 0;
+  plan.step.back_propagation = {};
   plan.optimizer.name = "sgd";
   plan.optimizer.learning_rate = 0.05;
   expect_same_training(plan, plan.global_batch / test_world().size(), plan.global_batch);
@@ -280,7 +280,7 @@ TEST(TrainLayout, GlobalCapacityDropsTheSameTokens) {
   TrainingPlan plan;
   plan.steps = 1;  // in the batch of step 2 two rows start alike: two slots of one weight at an expert's limit
   plan.model.moe.capacity_factor = 1.1;
-  plan.model.capacity_scope = "global";
+  plan.model.moe.capacity_scope = CapacityScope::kGlobal;
   plan.model.validate();
   expect_same_training(plan, plan.global_batch / test_world().size(), plan.global_batch);
 }
@@ -288,7 +288,7 @@ TEST(TrainLayout, GlobalCapacityDropsTheSameTokens) {
 TEST(TrainLayout, GlobalCapacityReallyDrops) {
   TrainingPlan plan;
   plan.model.moe.capacity_factor = 1.1;
-  plan.model.capacity_scope = "global";
+  plan.model.moe.capacity_scope = CapacityScope::kGlobal;
   plan.model.validate();
   Training training(plan, test_world(), test_world().size(), plan.global_batch / test_world().size());
   training.run(1);

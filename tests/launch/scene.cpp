@@ -51,11 +51,17 @@ void remove_dataset(const std::string& path, const char* dataset) {
   if (!removed) throw std::runtime_error(fmt::format("{} holds no {}", path, dataset));
 }
 
-void change_first_value(const std::string& path, const char* dataset) {
+template <typename Number>
+void change_first_value(const std::string& path, const char* dataset, h5::Type type, Number value) {
   h5::File file(path, h5::File::Mode::kReadWrite);
-  std::vector<float> values = file.read<float>(dataset);
-  values.at(0) += 1;
-  file.write_rows(dataset, h5::Type::kFloat32, 0, file.extent(dataset).at(0), values.data());
+  std::vector<Number> values = file.read<Number>(dataset);
+  values.at(0) = value;
+  file.write_rows(dataset, type, 0, file.extent(dataset).at(0), values.data());
+}
+
+/// One logit of a case.
+void change_logit(const std::string& folder) {
+  change_first_value<float>(folder + "/case.h5", "/forward/logits", h5::Type::kFloat32, 99);
 }
 
 std::string documents(const char* pattern, int count) {
@@ -70,14 +76,18 @@ Scene::Scene() {
   std::string pattern = (fs::temp_directory_path() / "heddle-scene-XXXXXX").string();
   if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
   root_ = pattern;
-  for (const char* folder : {"text", "scratch", "case"}) fs::create_directories(path(folder));
+  for (const char* folder : {"text", "scratch", "case", "family"}) fs::create_directories(path(folder));
   write(path("text/a.txt"), documents("The weaver threads heddle number {} and lifts the warp.", 200));
   write(path("text/b.txt"), documents("Another tale, told {} times.", 100));
   write(path("small.ini"), kSmall);
-  for (const char* file : {"config.json", "case.h5"}) {
-    fs::copy_file(fs::path(HEDDLE_SOURCE_DIR) / "tests/golden/loom_r1" / file, path("case/") + file);
-    fs::permissions(path("case/") + file, fs::perms::owner_write, fs::perm_options::add);
-  }
+  const std::pair<const char*, const char*> cases[] = {{"golden/loom_r1", "case"},
+                                                       {"golden_family/moe_top1_softmax_r3", "family"}};
+  for (const auto& [from, to] : cases)
+    for (const char* name : {"config.json", "case.h5"}) {
+      const fs::path file = fs::path(path(to)) / name;
+      fs::copy_file(fs::path(HEDDLE_SOURCE_DIR) / "tests" / from / name, file);
+      fs::permissions(file, fs::perms::owner_write, fs::perm_options::add);
+    }
   for (const char* command : {"$H data build text/a.txt -o store.h5 --data.tokenizer bytes --data.split blank_lines "
                               "--data.validation_fraction 0.1",
                               "$H data build text/a.txt -o whole.h5 --data.tokenizer bytes",
@@ -87,7 +97,17 @@ Scene::Scene() {
     if (made.status != 0) throw std::runtime_error(fmt::format("{}\n{}", command, made.output));
   }
   fs::copy(path("case"), path("changed"));
-  change_first_value(path("changed/case.h5"), "/forward/logits");
+  change_logit(path("changed"));
+  fs::copy(path("family"), path("changed_family"));
+  change_logit(path("changed_family"));
+  fs::copy(path("family"), path("no_loops"));
+  remove_dataset(path("no_loops/case.h5"), "/train/loops");
+  const std::pair<const char*, int32_t> loops[] = {{"loops_0", 0}, {"loops_2000", 2000}, {"loops_-1", -1}};
+  for (const auto& [name, count] : loops) {
+    fs::copy(path("family"), path(name));
+    for (const char* dataset : {"/train/loops", "/eval/loops"})
+      change_first_value<int32_t>(path(name) + "/case.h5", dataset, h5::Type::kInt32, count);
+  }
   fs::copy(path("run/checkpoints/step_00000003.h5"), path("no_moment.h5"));
   remove_dataset(path("no_moment.h5"), "/optimizer/second/embed_tokens.weight");
 }

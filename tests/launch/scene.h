@@ -25,6 +25,10 @@ class Scene {
   ///   no_moment.h5     its checkpoint without the second moment of one tensor
   ///   case/            a copy of the golden case loom_r1
   ///   changed/         the same with one logit changed
+  ///   family/          a copy of the golden case moe_top1_softmax_r3
+  ///   changed_family/  the same with one logit changed
+  ///   no_loops/        the same without /train/loops
+  ///   loops_0/, loops_-1/, loops_2000/   the same with that as the first loop count of training and of /eval
   /// Throws std::runtime_error with the program's output when that fails.
   Scene();
   ~Scene();

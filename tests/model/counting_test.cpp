@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "model/counting.h"
-#include "model/loom.h"
+#include "model/looped_model.h"
 #include "tests/train/tiny_model.h"
 
 namespace heddle {
@@ -20,6 +20,11 @@ ModelConfig by_hand() {
   c.head_dim = 2;
   c.moe = {.experts = 6, .top_k = 2, .shared_experts = 1, .intermediate = 3};
   return c;
+}
+
+/// Operations of a token at sequence length 3, with so many visits of the core and passes through the head.
+double forward(const ModelConfig& model, int64_t loops, int64_t exits) {
+  return forward_flops_per_token(model, 3, {.loops = loops, .exits = exits}).total();
 }
 
 /// The released sizes (E 30 + 2 shared, k 6, V 49152).
@@ -41,11 +46,12 @@ TEST(Counting, ParametersByHand) {
   const ParameterCount c = count_parameters(by_hand());
   EXPECT_EQ(c.embedding, 40);
   EXPECT_EQ(c.head, 40);
-  EXPECT_EQ(c.attention, 3 * (4 * 4 * 3 + 4 * 2 * 2));  // g, q, o of 4 x 4; k, v of 4 x 2
-  EXPECT_EQ(c.routers, 3 * 5 * 6 * 4);
-  EXPECT_EQ(c.routed_experts, 3 * 6 * 36);
-  EXPECT_EQ(c.shared_experts, 3 * 36);
-  EXPECT_EQ(c.norms, 12);
+  EXPECT_EQ(c.core.attention, 3 * (4 * 4 * 3 + 4 * 2 * 2));  // g, q, o of 4 x 4; k, v of 4 x 2
+  EXPECT_EQ(c.core.routers, 3 * 5 * 6 * 4);
+  EXPECT_EQ(c.core.routed_experts, 3 * 6 * 36);
+  EXPECT_EQ(c.core.shared_experts, 3 * 36);
+  EXPECT_EQ(c.core.norms, 12);
+  EXPECT_EQ(c.prelude.total() + c.coda.total() + c.boundary + c.norms, 0);
   EXPECT_EQ(c.total(), 40 + 40 + 192 + 360 + 648 + 108 + 12);
   EXPECT_EQ(c.active, 40 + 40 + 192 + 3 * 24 + 3 * 2 * 36 + 108 + 12);
 }
@@ -53,24 +59,58 @@ TEST(Counting, ParametersByHand) {
 TEST(Counting, ForwardOperationsByHand) {
   // One visit: projections 64, scores 2 * 4 * (S + 1) / 2 = 16 at S 3, router 24, experts (2 + 1) * 36.
   const double visit = 64 + 16 + 24 + 108, head = 40;
-  EXPECT_DOUBLE_EQ(forward_flops_per_token(by_hand(), 3, 5, 2), 2 * (3 * 5 * visit + 2 * head));
-  EXPECT_DOUBLE_EQ(forward_flops_per_token(by_hand(), 3, 1, 1), 2 * (3 * visit + head));
-  EXPECT_DOUBLE_EQ(training_flops_per_token(by_hand(), 3, 2), 3 * 2 * (3 * 5 * visit + 2 * head));
+  EXPECT_DOUBLE_EQ(forward(by_hand(), 5, 2), 2 * (3 * 5 * visit + 2 * head));
+  EXPECT_DOUBLE_EQ(forward(by_hand(), 1, 1), 2 * (3 * visit + head));
+  EXPECT_DOUBLE_EQ(training_flops_per_token(by_hand(), 3, {.loops = 5, .exits = 2}).total(),
+                   3 * 2 * (3 * 5 * visit + 2 * head));
 }
 
 TEST(Counting, ChosenExpertsCountAndIdleOnesDoNot) {
   ModelConfig more = by_hand();
   more.moe.experts = 12;  // only the router grows
-  EXPECT_DOUBLE_EQ(forward_flops_per_token(more, 3, 5, 1) - forward_flops_per_token(by_hand(), 3, 5, 1), 2 * 15 * 24.0);
+  EXPECT_DOUBLE_EQ(forward(more, 5, 1) - forward(by_hand(), 5, 1), 2 * 15 * 24.0);
   more = by_hand();
   more.moe.top_k = 3;
-  EXPECT_DOUBLE_EQ(forward_flops_per_token(more, 3, 5, 1) - forward_flops_per_token(by_hand(), 3, 5, 1), 2 * 15 * 36.0);
+  EXPECT_DOUBLE_EQ(forward(more, 5, 1) - forward(by_hand(), 5, 1), 2 * 15 * 36.0);
 }
 
 TEST(Counting, LoopsMultiplyTheCoreOnly) {
   const double head = 2 * 40;
-  EXPECT_DOUBLE_EQ(forward_flops_per_token(by_hand(), 3, 10, 1) - head,
-                   2 * (forward_flops_per_token(by_hand(), 3, 5, 1) - head));
+  EXPECT_DOUBLE_EQ(forward(by_hand(), 10, 1) - head, 2 * (forward(by_hand(), 5, 1) - head));
+}
+
+TEST(Counting, OfADensePointWithPreludeAndCodaByHand) {
+  // V 10, D 4, P 1, L 2, C 1, R 5, heads of 2 without gate, squared ReLU of width 6, W [e ; h] also before the coda.
+  ModelConfig c = by_hand();
+  c.prelude_layers = c.coda_layers = 1;
+  c.layers = 2;
+  c.output_gate = false;
+  c.core_feed_forward = FeedForwardKind::kDense;
+  c.activation = DenseActivation::kRelu2;
+  c.dense_intermediate = 6;
+  c.embedding_tied = true;
+  c.reinjection = Reinjection::kLinear;
+  c.before_coda = BeforeCoda::kFull;
+  c.norms.pre = c.norms.query_key = c.norms.final = NormKind::kGain;
+  const ParameterCount count = count_parameters(c);
+  EXPECT_EQ(count.embedding, 40);
+  EXPECT_EQ(count.head, 0) << "tied";
+  EXPECT_EQ(count.prelude.attention, 4 * 4 * 2 + 4 * 2 * 2);
+  EXPECT_EQ(count.prelude.dense, 2 * 4 * 6);
+  EXPECT_EQ(count.prelude.norms, 2 * 4 + 2 * 2);
+  EXPECT_EQ(count.core.total(), 2 * (48 + 48 + 12));
+  EXPECT_EQ(count.coda.total(), 48 + 48 + 12);
+  EXPECT_EQ(count.boundary, 4 * 8);
+  EXPECT_EQ(count.norms, 4);
+  EXPECT_EQ(count.total(), 40 + 4 * 108 + 32 + 4);
+  c.tied = false;
+  EXPECT_EQ(count_parameters(c).core.total(), 5 * 2 * 108);
+  // A visit: projections 48, scores 2 * 4 * (S + 1) / 2 = 16 at S 3, feed-forward 48.
+  const double visit = 112, boundary = 32, head = 40;
+  EXPECT_DOUBLE_EQ(forward(c, 5, 1), 2 * (visit + 5 * 2 * visit + visit + (5 + 1) * boundary + head));
+  // Truncated to two loops: three of five run forward only.
+  EXPECT_DOUBLE_EQ(training_flops_per_token(c, 3, {.loops = 5, .without_gradient = 3}).total(),
+                   2 * (3 * visit + (3 + 2 * 3) * 2 * visit + 3 * visit + (3 + 2 * 3 + 3) * boundary + 3 * head));
 }
 
 TEST(Counting, TotalsOfTheRelease) {
@@ -86,7 +126,7 @@ TEST(Counting, TheFormulaCountsTheModelsOwnTensors) {
   const auto world = make_single_communicator();
   ProcessGroups groups(*world, 1);
   for (const ModelConfig& c : {tiny_model(), by_hand()}) {
-    Loom model(c, groups, cpu::kernels());
+    LoopedModel model(c, groups, cpu::kernels());
     EXPECT_EQ(model.parameters().global_count(), count_parameters(c).total());
   }
 }

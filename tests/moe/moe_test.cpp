@@ -84,7 +84,7 @@ TEST(MoeLayer, EqualsALoopOverTokensAndExperts) {
   const auto world = make_single_communicator();
   ProcessGroups groups(*world, 1);
   const int64_t n = 9, d = 6, f = 5, experts = 4, k = 2, shared = 2;
-  MoeConfig config{experts, k, shared, f, true, 0, CapacityScope::kRank};
+  const MoeConfig config{.experts = experts, .top_k = k, .shared_experts = shared, .intermediate = f};
   ParameterSet set;
   MoeParameters p;
   p.routers = {&set.add("router", {experts, d})};
@@ -116,7 +116,9 @@ TEST(MoeLayer, EqualsALoopOverTokensAndExperts) {
   for (const Kernels* kernels : {&ref::kernels(), &cpu::kernels()}) {
     Tape tape(*kernels, Tape::Mode::kForwardOnly);
     Routing routing;
-    const Variable y = moe_forward(tape, groups, config, p, 0, true, Tape::constant(x), &routing);
+    MoeVisit visit;
+    visit.routing = &routing;
+    const Variable y = moe_forward(tape, groups, config, p, visit, Tape::constant(x));
     for (int64_t t = 0; t < n; ++t) {
       const std::vector<double> row(x.f32() + t * d, x.f32() + (t + 1) * d);
       std::vector<double> score = project(p.routers[0]->value.f32(), row, experts);
@@ -150,7 +152,7 @@ TEST(MoeLayer, WithEveryExpertChosenEachGetsEveryToken) {
   const auto world = make_single_communicator();
   ProcessGroups groups(*world, 1);
   const int64_t n = 7, d = 6, f = 5, experts = 4;
-  const MoeConfig config{experts, experts, 0, f, true, 0, CapacityScope::kRank};
+  const MoeConfig config{.experts = experts, .top_k = experts, .shared_experts = 0, .intermediate = f};
   ParameterSet set;
   MoeParameters p;
   p.routers = {&set.add("router", {experts, d})};
@@ -167,7 +169,9 @@ TEST(MoeLayer, WithEveryExpertChosenEachGetsEveryToken) {
   const Tensor x = random_tensor({n, d}, 1);
   Tape tape(cpu::kernels(), Tape::Mode::kForwardOnly);
   Routing routing;
-  const Variable y = moe_forward(tape, groups, config, p, 0, true, Tape::constant(x), &routing);
+  MoeVisit visit;
+  visit.routing = &routing;
+  const Variable y = moe_forward(tape, groups, config, p, visit, Tape::constant(x));
   std::vector<int64_t> load(static_cast<size_t>(experts), 0);
   for (int64_t i = 0; i < routing.index.count(); ++i) ++load[static_cast<size_t>(routing.index.i32()[i])];
   EXPECT_EQ(load, std::vector<int64_t>(static_cast<size_t>(experts), n));

@@ -258,7 +258,7 @@ TEST(Checkpoint, OtherSegmentsOrAnotherOptimizerAreRefused) {
   Saved s;
   const std::string path = s.save(folder.path("c"), 1);
   TrainingPlan plan;
-  plan.step.segment_loops = 0;
+  plan.step.back_propagation = {};
   Training other(plan, *s.world, 1, 8);
   expect_error<Error>([&] { load_training_state(path, other.model, other.optimizer, other.trainer.spike_guard()); },
                       "2 segments");

@@ -74,7 +74,7 @@ TEST(Evaluation, SamplesAreTheFirstWindows) {
 
 TEST(Evaluation, OnePassForSeveralDepthsEqualsSeparatePasses) {
   Scene s;
-  Loom& model = s.training->model;
+  LoopedModel& model = s.training->model;
   EvaluationOptions options = options_of(8, 0, true);
   for (const DepthRule rule : {DepthRule::kTrained, DepthRule::kRescaled}) {
     options.rule = rule;

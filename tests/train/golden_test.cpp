@@ -1,8 +1,8 @@
-// The reference cases of tests/golden with every kernel table, on one rank. (On several: tests/distributed.)
+// The reference cases of tests/golden and tests/golden_family with every kernel table, on one rank. (On several:
+// tests/distributed.)
 #include <gtest/gtest.h>
 
-#include <filesystem>
-
+#include "tests/train/golden_cases.h"
 #include "train/reference_case.h"
 
 namespace heddle {
@@ -12,20 +12,24 @@ class Golden : public testing::TestWithParam<std::tuple<std::string, const Kerne
 TEST_P(Golden, IsReproduced) {
   const auto& [name, kernels] = GetParam();
   const auto world = make_single_communicator();
-  const CaseReport report = verify_case(std::string(HEDDLE_SOURCE_DIR) + "/tests/golden/" + name, *world, 1, *kernels);
+  const CaseReport report = verify_case(std::string(HEDDLE_SOURCE_DIR) + "/tests/" + name, *world, 1, *kernels);
   EXPECT_GT(report.checked(), 20);
   for (const QuantityResult& q : report.quantities)
     EXPECT_NE(q.status, QuantityResult::Status::kFail)
-        << q.quantity << " is off by " << q.error << " at " << q.worst << "\nreproduce: heddle verify tests/golden/"
-        << name << " --device " << kernels->name;
+        << q.quantity << " is off by " << q.error << " at " << q.worst << "\nreproduce: heddle verify tests/" << name
+        << " --device " << kernels->name;
 }
 
 INSTANTIATE_TEST_SUITE_P(AllCases, Golden,
-                         testing::Combine(testing::Values("loom_r1", "loom_r3_full", "loom_r4_k2",
-                                                          "loom_r6_k3_capacity", "loom_authors_init"),
+                         testing::Combine(testing::ValuesIn(golden_cases()),
                                           testing::Values(&ref::kernels(), &cpu::kernels())),
                          [](const auto& param_info) {
-                           return std::get<0>(param_info.param) + "_" + std::get<1>(param_info.param)->name;
+                           const std::string& name = std::get<0>(param_info.param);
+                           return name.substr(name.find('/') + 1) + "_" + std::get<1>(param_info.param)->name;
                          });
+
+TEST(GoldenCases, AreAllThere) {
+  EXPECT_EQ(golden_cases().size(), 20U);
+}
 
 }  // namespace heddle

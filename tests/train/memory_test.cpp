@@ -1,7 +1,12 @@
-// Memory of a training step: the plan is what happens, segments bound it, and loops cost no parameters.
+// Memory of a training step: the plan is what happens, schedules of back-propagation bound it as they should, and loops
+// cost no parameters.
 #include <gtest/gtest.h>
 
-#include "tests/train/tiny_training.h"
+#include <filesystem>
+
+#include "tests/data/temporary_folder.h"
+#include "tests/train/family_points.h"
+#include "train/checkpoint.h"
 #include "train/memory_plan.h"
 
 namespace heddle {
@@ -25,7 +30,7 @@ TrainConfig segmented(int64_t loops, int64_t segment_loops) {
   TrainConfig config;
   config.model.vocabulary_size = 4096;
   config.model.loops = loops;
-  config.step.segment_loops = segment_loops;
+  if (segment_loops > 0) config.step.back_propagation = in_segments(segment_loops);
   return config;
 }
 
@@ -74,11 +79,15 @@ TEST(MemoryPlan, ExtrapolatesOverManyMicroBatchesExactly) {
 TEST(MemoryPlan, NeedsNoMemoryItself) {
   // 1.6 billion parameters, planned in pages that nobody touches.
   TrainConfig config;
-  config.model = {.vocabulary_size = 49152, .hidden_size = 1280, .layers = 15, .loops = 3, .query_heads = 20};
+  config.model.vocabulary_size = 49152;
+  config.model.hidden_size = 1280;
+  config.model.layers = 15;
+  config.model.loops = 3;
+  config.model.query_heads = 20;
   config.model.kv_heads = 10;
   config.model.head_dim = 64;
   config.model.moe = {.experts = 30, .top_k = 6, .shared_experts = 2, .intermediate = 768};
-  config.step.segment_loops = 3;
+  config.step.back_propagation = in_segments(3);
   config.global_batch = 1;
   config.micro_batch = 1;
   config.sequence = 64;
@@ -86,6 +95,103 @@ TEST(MemoryPlan, NeedsNoMemoryItself) {
   const MemoryUse plan = plan_memory(config, config.model, 0, 1);
   EXPECT_GT(plan.total_peak, int64_t{20} << 30) << "weights, gradients and two moments in float32";
   EXPECT_EQ(Allocator::host().use().total_peak, host.total_peak);
+}
+
+TEST(MemoryPlan, IsWhatAStepReachesUnderEverySchedule) {
+  using Mode = BackPropagationMode;
+  const auto world = make_single_communicator();
+  for (const NamedPlan& point : family_points())
+    for (const BackPropagation& schedule :
+         {BackPropagation{}, BackPropagation{Mode::kCheckpointed, 2, true}, BackPropagation{Mode::kTruncated, 2, true},
+          BackPropagation{Mode::kSegmented, 2, true}, BackPropagation{Mode::kSegmented, 2, false}}) {
+      TrainingPlan plan = point.plan;
+      const bool weighted = !plan.step.loop_weights.empty();
+      if (schedule.mode == Mode::kTruncated && plan.model.lanes > 0) continue;
+      if (schedule.mode == Mode::kSegmented && weighted) continue;
+      SCOPED_TRACE(fmt::format("{}, {}", point.name, kBackPropagationModes(schedule.mode)));
+      plan.step.back_propagation = schedule;
+      plan.model.moe.gate = Gate::kUniform;
+      plan.model.moe.capacity_factor = 0;
+      const MemoryUse before = Allocator::host().use();
+      Allocator::host().reset_peaks();
+      Training training(plan, *world, 1, 4);
+      training.run(1);
+      const MemoryUse after = Allocator::host().use();
+      const MemoryUse plan_of = plan_memory(config_of(plan, 4), plan.model, 0, 1);
+      for (size_t p = 0; p < after.peak.size(); ++p)
+        EXPECT_EQ(plan_of.peak[p], after.peak[p] - before.current[p]) << purpose_name(static_cast<Purpose>(p));
+      EXPECT_EQ(plan_of.total_peak, after.total_peak - before.total);
+    }
+}
+
+TEST(MemoryPlan, IsThatOfTheMostLoopsThatAStepCanDraw) {
+  TrainingPlan plan;  // R 4
+  plan.model.moe.gate = Gate::kUniform;
+  plan.loops.distribution = LoopDistribution::kUniform;
+  plan.loops.low = 1;
+  plan.loops.high = 6;
+  plan.step.back_propagation = {BackPropagationMode::kCheckpointed, 2, true};
+  const auto world = make_single_communicator();
+  const MemoryUse before = Allocator::host().use();
+  Allocator::host().reset_peaks();
+  Training training(plan, *world, 1, 4);
+  int64_t largest = 0;
+  for (int64_t step = 1; step <= 16; ++step) largest = std::max(largest, training.run(step).loops);
+  ASSERT_EQ(largest, 6);
+  const MemoryUse after = Allocator::host().use();
+  TrainConfig config = config_of(plan, 4);
+  config.step.largest_loops = 6;
+  const MemoryUse plan_of = plan_memory(config, plan.model, 0, 1);
+  EXPECT_EQ(plan_of.total_peak, after.total_peak - before.total);
+}
+
+/// Peak of activations of a dense or a LOOM-like model whose activations outweigh everything else.
+int64_t peak_of(bool loom, BackPropagation schedule, int64_t loops) {
+  TrainConfig config;
+  if (!loom) config.model = dense_model();
+  config.model.vocabulary_size = 64;
+  config.model.layers = 4;
+  config.model.hidden_size = 64;
+  config.model.loops = loops;
+  config.global_batch = config.micro_batch = 4;
+  config.sequence = 128;
+  config.step.back_propagation = schedule;
+  return planned(config);
+}
+
+TEST(ActivationMemory, AgainstLoopsUnderEverySchedule) {
+  using Mode = BackPropagationMode;
+  constexpr int64_t kTokens = 4 * 128, kWidth = 64, kLoops = 16, kShort = 2;
+  for (const bool loom : {true, false}) {
+    const auto full = [&](int64_t loops) { return static_cast<double>(peak_of(loom, {}, loops)); };
+    const auto under = [&](Mode mode, int64_t n, int64_t loops) {
+      return static_cast<double>(peak_of(loom, {mode, n, true}, loops));
+    };
+    // Full: every loop adds the same.
+    const double of_one_loop = full(4) - full(3);
+    EXPECT_GT(of_one_loop * (kLoops - 4), 0.6 * full(kLoops)) << "something else than loops fills the memory";
+    for (const int64_t loops : {2, 8, 16})
+      EXPECT_NEAR(full(loops) - full(loops - 1), of_one_loop, 0.01 * of_one_loop) << loops << " loops";
+    // Truncated and segmented: flat beyond one segment. Two segments carry a state between them, so from two on.
+    const double truncated = under(Mode::kTruncated, kShort, kShort + 1);
+    const double segmented = under(Mode::kSegmented, kShort, 2 * kShort);
+    EXPECT_LT(std::max(truncated, segmented), 1.25 * full(kShort));
+    for (const int64_t loops : {5, 8, 16}) {
+      EXPECT_NEAR(under(Mode::kTruncated, kShort, loops), truncated, 0.05 * truncated) << loops << " loops";
+      EXPECT_NEAR(under(Mode::kSegmented, kShort, loops), segmented, 0.05 * segmented) << loops << " loops";
+    }
+    // Checkpointed: one segment of K loops, and in front of every other segment the state [N,D] and, with the looping
+    // residual, the numerator of its global mean [N,D], float32:
+    //   peak(R) = full(K) + (ceil(R / K) - 1) * N D * 4 bytes * (2 with looping residual, else 1)
+    const double boundary = static_cast<double>(kTokens * kWidth * 4 * (loom ? 2 : 1));
+    for (const int64_t segment : {1, 2, 4})
+      for (const int64_t loops : {4, 5, 7, 10, 16}) {
+        const double formula = full(segment) + static_cast<double>((loops + segment - 1) / segment - 1) * boundary;
+        EXPECT_NEAR(under(Mode::kCheckpointed, segment, loops), formula, 0.05 * formula)
+            << loops << " loops in segments of " << segment << (loom ? ", LOOM" : ", dense");
+      }
+    EXPECT_LT(under(Mode::kCheckpointed, 4, kLoops), 0.5 * full(kLoops));
+  }
 }
 
 TEST(SegmentMemory, DoesNotGrowWithLoops) {
@@ -118,6 +224,54 @@ TEST(LoopMemory, WeightsAndOptimizerGrowByTheRoutersOnly) {
         << purpose_name(purpose);
     EXPECT_LT(at(16), at(1) * 3 / 2) << purpose_name(purpose);
   }
+}
+
+TEST(LoopMemory, TheFormulaCountsTheTensorsOfEveryPoint) {
+  const auto world = make_single_communicator();
+  ProcessGroups groups(*world, 1);
+  for (const NamedPlan& point : family_points()) {
+    LoopedModel model(point.plan.model, groups, cpu::kernels());
+    EXPECT_EQ(model.parameters().global_count(), count_parameters(point.plan.model).total()) << point.name;
+  }
+}
+
+/// Bytes of a checkpoint after one step.
+int64_t checkpoint_bytes(const TrainingPlan& plan, const std::string& folder) {
+  const auto world = make_single_communicator();
+  Training training(plan, *world, 1, 4);
+  training.run(1);
+  const CheckpointInfo info{
+      .step = 1, .config = "", .tokenizer_kind = "", .tokenizer_fingerprint = "", .tokenizer = "", .data_hash = ""};
+  return static_cast<int64_t>(std::filesystem::file_size(save_checkpoint(
+      folder, 1, CheckpointWriter::kAuto, info, training.model, training.optimizer, training.trainer.spike_guard())));
+}
+
+TEST(LoopMemory, ATiedCoreWithASharedRouterCostsTheSameAtAnyLoopCount) {
+  const TemporaryFolder folder;
+  TrainingPlan plan;
+  plan.step.back_propagation = {};
+  plan.global_batch = 4;
+  struct Sizes {
+    int64_t parameters, weights, gradients, optimizer, checkpoint;
+    bool operator==(const Sizes&) const = default;
+  };
+  const auto at = [&](int64_t loops, RouterSharing router) {
+    plan.model.loops = plan.optimizer.loops = loops;
+    plan.model.moe.router = router;
+    const MemoryUse use = plan_memory(config_of(plan, 4), plan.model, 0, 1);
+    const auto peak = [&](Purpose purpose) { return use.peak[static_cast<size_t>(purpose)]; };
+    return Sizes{count_parameters(plan.model).total(), peak(Purpose::kWeights), peak(Purpose::kGradients),
+                 peak(Purpose::kOptimizer), checkpoint_bytes(plan, folder.path("c"))};
+  };
+  const Sizes one = at(1, RouterSharing::kShared);
+  for (const int64_t loops : {2, 4, 16}) EXPECT_TRUE(at(loops, RouterSharing::kShared) == one) << loops << " loops";
+
+  // With a router per loop they alone are added: values, two moments, and HDF5's headers of these and of a step count.
+  const Sizes four = at(4, RouterSharing::kPerLoop), sixteen = at(16, RouterSharing::kPerLoop);
+  const int64_t tensors = 12 * plan.model.layers, values = tensors * plan.model.moe.experts * plan.model.hidden_size;
+  EXPECT_EQ(sixteen.parameters - four.parameters, values);
+  EXPECT_GE(sixteen.checkpoint - four.checkpoint, 3 * 4 * values);
+  EXPECT_LE(sixteen.checkpoint - four.checkpoint, 3 * 4 * values + 4 * 600 * tensors);
 }
 
 TEST(StepMemory, AsksTheSystemForNothingWithFixedRouting) {

@@ -40,8 +40,10 @@ TEST(ProgressLine, LeavesOutWhatIsUnknown) {
   Progress p = sample();
   p.utilisation = 0;
   p.overlap = -1;
+  p.largest_share = -1;
   const std::string line = progress_line(p);
   EXPECT_EQ(line.find("util"), std::string::npos);
+  EXPECT_EQ(line.find("expert"), std::string::npos) << "a dense model";
   EXPECT_EQ(line.find("overlap"), std::string::npos);
 }
 
@@ -71,7 +73,9 @@ TEST(ProgressNumbers, ByHand) {
   EXPECT_DOUBLE_EQ(largest_expert_share({1, 3, 2, 2, 0, 0, 5, 15}, 2), 0.75);  // last cell 15 of 20, first 3 of 4
   EXPECT_EQ(largest_expert_share({0, 0}, 2), 0);
   EXPECT_DOUBLE_EQ(mean_of({1, 2, 6}), 3);
-  EXPECT_EQ(mean_of({}), 0);
+  EXPECT_DOUBLE_EQ(mean_of({1, std::nan(""), 3}), 2) << "loops that were not run";
+  EXPECT_EQ(mean_of({}), -1) << "nothing to show";
+  EXPECT_EQ(mean_of({std::nan("")}), -1);
 }
 
 Tensor integers(const std::vector<int32_t>& values, Shape shape) {
@@ -88,21 +92,32 @@ Tensor inverse_of(const std::vector<double>& mean_squares, double eps) {
   return t;
 }
 
+/// One layer in the core, two loops, four experts, k 2, D 4.
+ModelConfig one_layer() {
+  ModelConfig config = tiny_model();
+  config.hidden_size = 4;
+  config.layers = 1;
+  config.loops = 2;
+  config.moe = {.experts = 4, .top_k = 2, .shared_experts = 0, .intermediate = 2};
+  return config;
+}
+
 TEST(RoutingStatistics, ByHand) {
-  // One layer, two loops, four experts, k 2; micro-batches of two tokens and of one.
+  // Micro-batches of two tokens and of one.
   constexpr double kEps = 1e-6;
-  RoutingStatistics s(2, 1, 4, kEps);
   const auto world = make_single_communicator();
-  const LoopingAccumulators none;
-  const Tensor unused;
+  ProcessGroups groups(*world, 1);
+  const LoopedModel model(one_layer(), groups, cpu::kernels());
+  RoutingStatistics s(model, 2);
   const auto visit = [&](int64_t loop, const std::vector<int32_t>& chosen, const std::vector<double>& squares,
                          const Tensor& keep) {
     Routing routing;
     routing.index = integers(chosen, {static_cast<int64_t>(chosen.size()) / 2, 2});
     routing.keep = keep;
     const Tensor inverse = inverse_of(squares, kEps);
-    s.on_block({loop, 0, 0.1, unused, none, unused, unused, inverse, routing});
-    s.on_loop_end(loop, unused, inverse);
+    const Tensor state = Tensor::zeros({static_cast<int64_t>(squares.size()), 4}, Purpose::kActivations);
+    s.on_block({{StackPart::kCore, loop, 0, 0}, 0.1, nullptr, state, inverse, routing});
+    s.on_loop_end(loop, state, inverse);
   };
   Tensor keep = Tensor::zeros({2, 2}, Purpose::kActivations, DType::kUint8);
   for (const int i : {0, 1, 3}) keep.u8()[i] = 1;
@@ -118,13 +133,51 @@ TEST(RoutingStatistics, ByHand) {
     s.reduce(*world);
     EXPECT_EQ(s.loads(), (std::vector<int64_t>{2, 1, 2, 1, 1, 3, 0, 1}));
     EXPECT_EQ(s.dropped(), (std::vector<int64_t>{0, 1}));
-    EXPECT_EQ(s.layer_load(0), (std::vector<int64_t>{3, 4, 2, 2}));
+    EXPECT_EQ(s.stored_load(0), (std::vector<int64_t>{3, 4, 2, 2}));
+    EXPECT_EQ(s.stored_load(0, 0), (std::vector<int64_t>{2, 1, 2, 1}));
+    EXPECT_EQ(s.stored_load(0, 1), (std::vector<int64_t>{1, 3, 0, 1}));
     ASSERT_EQ(s.overlap().size(), 1U);
     EXPECT_DOUBLE_EQ(s.overlap()[0], 0.5);  // 2 + 1 + 0 of 6
     EXPECT_NEAR(s.state_rms()[0], std::sqrt(10.0), 1e-5);
     EXPECT_NEAR(s.state_rms()[1], 1, 1e-5);
     EXPECT_NEAR(s.block_rms()[0], std::sqrt(10.0), 1e-5);
   }
+}
+
+TEST(RoutingStatistics, OfPreludeCodaAndLoopsBeyondTheModel) {
+  ModelConfig config = one_layer();
+  config.prelude_layers = config.coda_layers = 1;
+  config.outer_feed_forward = FeedForwardKind::kMoe;
+  const auto world = make_single_communicator();
+  ProcessGroups groups(*world, 1);
+  const LoopedModel model(config, groups, cpu::kernels());
+  RoutingStatistics s(model, 4);
+  s.begin_step(1);
+  const Tensor state = Tensor::empty({1, 4}, Purpose::kActivations), without_norm;
+  for (int i = 0; i < 4; ++i) state.f32()[i] = static_cast<float>(i);  // mean square 14 / 4
+  const auto visit = [&](StackPart part, int64_t loop, int64_t stored, const std::vector<int32_t>& chosen) {
+    Routing routing;
+    routing.index = integers(chosen, {1, 2});
+    s.on_block({{part, loop, 0, stored}, 1, nullptr, state, without_norm, routing});
+    if (part == StackPart::kCore) s.on_loop_end(loop, state, without_norm);
+  };
+  visit(StackPart::kPrelude, 0, 0, {3, 0});
+  for (int64_t loop = 0; loop < 3; ++loop) visit(StackPart::kCore, loop, 1, {0, 1});
+  visit(StackPart::kCoda, 0, 2, {2, 3});
+  s.reduce(*world);
+  EXPECT_EQ(s.stored_load(0), (std::vector<int64_t>{1, 0, 0, 1}));
+  EXPECT_EQ(s.stored_load(1), (std::vector<int64_t>{3, 3, 0, 0}));
+  EXPECT_EQ(s.stored_load(1, 0), (std::vector<int64_t>{1, 1, 0, 0}));
+  EXPECT_EQ(s.stored_load(1, 1), (std::vector<int64_t>{2, 2, 0, 0})) << "loop 3 of 2 counts to the last row";
+  EXPECT_EQ(s.stored_load(2), (std::vector<int64_t>{0, 0, 1, 1}));
+  EXPECT_EQ(s.loads(), (std::vector<int64_t>{1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 0, 0, 0, 0})) << "the core alone";
+  for (const std::vector<double>& rms : {s.state_rms(), s.block_rms()}) {
+    ASSERT_EQ(rms.size(), 4U);
+    for (size_t loop = 0; loop < 3; ++loop) EXPECT_DOUBLE_EQ(rms[loop], std::sqrt(14.0 / 4));
+    EXPECT_TRUE(std::isnan(rms[3])) << "a loop that was not run";
+  }
+  EXPECT_EQ(s.overlap()[1], 1);
+  EXPECT_TRUE(std::isnan(s.overlap()[2]));
 }
 
 TEST(SpikeGuard, LimitsByHand) {
@@ -148,12 +201,41 @@ TEST(SpikeGuard, LimitsByHand) {
   EXPECT_TRUE(low.is_spike(0, 0.55));  // 9 %
 }
 
-TEST(Segments, CutTheLoops) {
-  using Pairs = std::vector<std::pair<int64_t, int64_t>>;
-  EXPECT_EQ(segments_of(6, 2), (Pairs{{0, 2}, {2, 4}, {4, 6}}));
-  EXPECT_EQ(segments_of(5, 2), (Pairs{{0, 2}, {2, 4}, {4, 5}}));
-  EXPECT_EQ(segments_of(3, 0), (Pairs{{0, 3}}));
-  EXPECT_EQ(segments_of(3, 7), (Pairs{{0, 3}}));
+TEST(Pieces, CutTheLoops) {
+  using Mode = BackPropagationMode;
+  // First loop, first with gradient, end, loops between kept states.
+  using Rows = std::vector<std::vector<int64_t>>;
+  const auto pieces = [](Mode mode, int64_t n, int64_t loops) {
+    Rows rows;
+    for (const Piece& p : pieces_of({mode, n, true}, loops))
+      rows.push_back({p.first, p.gradient_from, p.last, p.kept_every});
+    return rows;
+  };
+  EXPECT_EQ(pieces(Mode::kSegmented, 2, 6), (Rows{{0, 0, 2, 0}, {2, 2, 4, 0}, {4, 4, 6, 0}}));
+  EXPECT_EQ(pieces(Mode::kSegmented, 2, 5), (Rows{{0, 0, 2, 0}, {2, 2, 4, 0}, {4, 4, 5, 0}}));
+  EXPECT_EQ(pieces(Mode::kSegmented, 7, 3), (Rows{{0, 0, 3, 0}}));
+  EXPECT_EQ(pieces(Mode::kFull, 0, 3), (Rows{{0, 0, 3, 0}}));
+  EXPECT_EQ(pieces(Mode::kFull, 2, 3), (Rows{{0, 0, 3, 0}}));
+  EXPECT_EQ(pieces(Mode::kTruncated, 2, 5), (Rows{{0, 3, 5, 0}}));
+  EXPECT_EQ(pieces(Mode::kTruncated, 5, 5), (Rows{{0, 0, 5, 0}}));
+  EXPECT_EQ(pieces(Mode::kTruncated, 8, 5), (Rows{{0, 0, 5, 0}}));
+  EXPECT_EQ(pieces(Mode::kCheckpointed, 2, 5), (Rows{{0, 0, 5, 2}}));
+}
+
+TEST(LoopWork, IsWhatATokenPasses) {
+  using Mode = BackPropagationMode;
+  const auto numbers = [](Mode mode, int64_t n, const std::vector<double>& weights, int64_t loops) {
+    const LoopWork w = work_of({mode, n, true}, weights, loops);
+    return std::vector<int64_t>{w.loops, w.without_gradient, w.entries, w.exits};
+  };
+  using Row = std::vector<int64_t>;
+  EXPECT_EQ(numbers(Mode::kFull, 0, {}, 5), (Row{5, 0, 1, 1}));
+  EXPECT_EQ(numbers(Mode::kCheckpointed, 2, {}, 5), (Row{5, 0, 1, 1})) << "recomputation is no work";
+  EXPECT_EQ(numbers(Mode::kTruncated, 2, {}, 5), (Row{5, 3, 1, 1}));
+  EXPECT_EQ(numbers(Mode::kTruncated, 8, {}, 5), (Row{5, 0, 1, 1}));
+  EXPECT_EQ(numbers(Mode::kSegmented, 2, {}, 5), (Row{5, 0, 3, 3}));
+  EXPECT_EQ(numbers(Mode::kFull, 0, {0.5, 0, 0.25}, 3), (Row{3, 0, 1, 2}));
+  EXPECT_EQ(numbers(Mode::kTruncated, 1, {0.5, 0, 0.25}, 3), (Row{3, 2, 1, 2}));
 }
 
 TEST(MicroBatchRows, CoverEveryRowOnce) {

@@ -190,6 +190,22 @@ TEST(Resume, SaysWhatChangedAndRefusesWhatMustNot) {
                            "model.rope_theta was 10000 when 'c.h5' was written and is 500 now");
 }
 
+TEST(Resume, MoreStepsWouldMoveGrowth) {
+  TrainConfig config;
+  config.loop_schedule.growth_initial_loops = 1;
+  const auto text = [&config] {
+    Config keys;
+    config.declare(keys);
+    return keys.resolved();
+  };
+  const std::string before = text();
+  config.schedule.rewarm_steps = 7;
+  EXPECT_EQ(compare_resumed_config("c.h5", before, text()), (std::vector<std::string>{"growth.rewarm_steps 0 -> 7"}));
+  config.steps = 2000;
+  expect_error<UsageError>([&] { compare_resumed_config("c.h5", before, text()); },
+                           "train.steps was 1000 when 'c.h5' was written and is 2000 now");
+}
+
 TEST(Resume, GoesBackToAnOlderCheckpointWhereTheNewestIsDamaged) {
   const TemporaryFolder folder;
   write_tiny_store(folder.path("store.h5"));

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <span>
 
-#include "model/loom.h"
+#include "model/looped_model.h"
 #include "support/random.h"
 #include "train/batches.h"
 
@@ -28,7 +28,7 @@ inline ModelConfig tiny_model() {
 /// Rows `range` of the global batch of a step. Every number is a function of (step, row, column); about one target in
 /// eight does not count, and some rows hold two documents.
 inline TokenBatch tiny_batch(RowRange range, uint32_t step, int64_t sequence = 16, int64_t vocabulary = 61) {
-  TokenBatch b{range.count, sequence, {}, {}, {}, {}};
+  TokenBatch b{range.count, sequence, {}, {}, {}, {}, {}};
   for (Tensor* t : {&b.tokens, &b.targets, &b.position, &b.document_start})
     *t = Tensor::zeros({range.count * sequence}, Purpose::kActivations, DType::kInt32);
   const auto words = [&](int64_t row, int64_t column) {

@@ -2,18 +2,28 @@
 #pragma once
 
 #include "tests/train/tiny_model.h"
+#include "train/growth.h"
+#include "train/loop_schedule.h"
 #include "train/step.h"
 
 namespace heddle {
 
+/// Segments of so many loops, with an update after each.
+inline BackPropagation in_segments(int64_t loops) {
+  return {BackPropagationMode::kSegmented, loops, true};
+}
+
 struct TrainingPlan {
   ModelConfig model = tiny_model();
   OptimizerConfig optimizer{.learning_rate = 2e-3, .loops = 4};
-  StepConfig step{.segment_loops = 2};
+  StepConfig step;           ///< in segments of two loops
+  LoopScheduleConfig loops;  ///< random loops and growth, with nothing left to finish()
   int64_t global_batch = 8;
   int64_t sequence = 16;
   int64_t steps = 10;
   std::vector<int64_t> favoured;  ///< experts whose bias starts at +10
+
+  TrainingPlan() { step.back_propagation = in_segments(2); }
 };
 
 /// A plan by the optimizer's name; with Muon's options, and with two shared experts, which lie in one tensor. Not
@@ -33,40 +43,63 @@ inline TrainingPlan plan_with(const std::string& optimizer) {
 }
 
 struct Training {
-  Training(const TrainingPlan& p, Communicator& world, int expert_parallel, int64_t micro_batch)
-      : plan(p),
+  Training(const TrainingPlan& p, Communicator& world, int expert_parallel, int64_t micro_batch,
+           const Kernels& kernels = cpu::kernels())
+      : plan(with_largest_loops(p)),
         groups(world, expert_parallel),
-        model(p.model, groups, cpu::kernels()),
-        optimizer(p.optimizer, model.parameters(), groups, cpu::kernels()),
-        trainer(model, optimizer, p.step),
+        model(plan.model, groups, kernels),
+        loops(plan.loops, plan.model.loops, 5),
+        optimizer(plan.optimizer, model.parameters(), groups, kernels),
+        trainer(model, optimizer, plan.step),
         rows(micro_batch_rows(p.global_batch, micro_batch, world.rank(), world.size())) {
     model.initialise(5);
     model.parameters().allocate_gradients();
+    model.set_active_loops(loops.active(1));
     favour(p.favoured);
   }
 
   /// Bias 10 for these experts and 0 for the others.
   void favour(const std::vector<int64_t>& experts) {
-    for (int64_t l = 0; l < plan.model.layers; ++l) {
-      model.balance_bias(l).fill_zero();
-      for (const int64_t e : experts) model.balance_bias(l).f32()[e] = 10;
+    for (int64_t l = 0; l < model.stored_moe_layers(); ++l) {
+      const Tensor& bias = model.balance_bias(l);
+      bias.fill_zero();
+      for (int64_t row = 0; row < bias.count(); row += plan.model.moe.experts)
+        for (const int64_t e : experts) bias.f32()[row + e] = 10;
     }
   }
 
   std::vector<TokenBatch> batches(int64_t step) const {
     std::vector<TokenBatch> all;
-    for (const RowRange range : rows) all.push_back(tiny_batch(range, static_cast<uint32_t>(step), plan.sequence));
+    for (const RowRange range : rows) {
+      all.push_back(tiny_batch(range, static_cast<uint32_t>(step), plan.sequence));
+      add_noise(all.back(), plan.model, 5, NoiseUse::kTraining, step * plan.global_batch + range.first);
+    }
     return all;
   }
 
-  StepResult run(int64_t step) { return trainer.run(batches(step), 1, step); }
+  /// Growth, where it comes before this step and has not been yet.
+  void prepare(int64_t step) {
+    if (loops.grows_at(step) && model.active_loops() < plan.model.loops) grow(model, optimizer);
+  }
+
+  StepResult run(int64_t step) {
+    prepare(step);
+    return trainer.run(batches(step), {step, 1, loops.loops(step)});
+  }
 
   TrainingPlan plan;
   ProcessGroups groups;
-  Loom model;
+  LoopedModel model;
+  LoopSchedule loops;
   Optimizer optimizer;
   TrainStep trainer;
   std::vector<RowRange> rows;
+
+ private:
+  static TrainingPlan with_largest_loops(TrainingPlan p) {
+    p.step.largest_loops = LoopSchedule(p.loops, p.model.loops, 5).largest();
+    return p;
+  }
 };
 
 }  // namespace heddle

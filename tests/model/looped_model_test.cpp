@@ -1,5 +1,5 @@
 // The whole model: its gradients against differences, detachment between segments, early exit, start values.
-#include "model/loom.h"
+#include "model/looped_model.h"
 
 #include "tests/autograd/gradient_check.h"
 #include "tests/train/tiny_model.h"
@@ -21,19 +21,19 @@ struct Fixture {
   }
   std::unique_ptr<Communicator> world;
   ProcessGroups groups;
-  Loom model;
+  LoopedModel model;
 };
 
 /// Loss of loops [first, last) from a carry (none: from the start); with gradients while `mode` records.
-double loss_of(Loom& model, const TokenBatch& batch, int64_t first, int64_t last, const LoopCarry* carry,
+double loss_of(LoopedModel& model, const TokenBatch& batch, int64_t first, int64_t last, const LoopCarry* carry,
                Tape::Mode mode, ForwardObserver* observer = nullptr) {
   Tape tape(model.kernels(), mode);
-  Loom::Options options;
+  LoopedModel::Options options;
   options.observer = observer;
   const Variable embedding = model.embed(tape, batch, options);
-  LoopState state = carry == nullptr ? Loom::start(embedding) : Loom::resume(*carry);
+  LoopState state = carry == nullptr ? model.start(batch, embedding) : LoopedModel::resume(*carry);
   model.run_loops(tape, batch, embedding, first, last, options, state);
-  const double loss = model.loss_sum(tape, state.state, batch, 1);
+  const double loss = model.loss(tape, model.read_out(tape, batch, embedding, state, options), batch, 1).cross_entropy;
   state = {};
   tape.backward();
   return loss;
@@ -49,7 +49,8 @@ class ChoiceRecorder : public ForwardObserver {
 };
 
 /// Directional differences in every parameter by itself; the loss is smooth only while no choice changes.
-void expect_model_gradients(Loom& model, const TokenBatch& batch, int64_t first, int64_t last, const LoopCarry* carry) {
+void expect_model_gradients(LoopedModel& model, const TokenBatch& batch, int64_t first, int64_t last,
+                            const LoopCarry* carry) {
   model.parameters().clear_gradients();
   loss_of(model, batch, first, last, carry, Tape::Mode::kRecord);
   int64_t checked = 0, expected_checks = 0;
@@ -96,22 +97,22 @@ void expect_model_gradients(Loom& model, const TokenBatch& batch, int64_t first,
   EXPECT_EQ(checked, expected_checks) << "no step left the choices of experts alone";
 }
 
-TEST(LoomGradient, ThroughAllLoops) {
+TEST(LoopedModelGradient, ThroughAllLoops) {
   Fixture f;
   expect_model_gradients(f.model, tiny_batch({0, 4}, 1), 0, 4, nullptr);
   for (const Parameter& p : f.model.parameters().all()) EXPECT_TRUE(p.has_gradient) << p.name;
 }
 
-TEST(LoomGradient, OfOneSegmentWithADetachedState) {
+TEST(LoopedModelGradient, OfOneSegmentWithADetachedState) {
   Fixture f;
   const TokenBatch batch = tiny_batch({0, 4}, 1);
   LoopCarry carry;
   {
     Tape tape(f.model.kernels(), Tape::Mode::kForwardOnly);
     const Variable embedding = f.model.embed(tape, batch, {});
-    LoopState state = Loom::start(embedding);
+    LoopState state = f.model.start(batch, embedding);
     f.model.run_loops(tape, batch, embedding, 0, 2, {}, state);
-    carry = Loom::detach(state);
+    carry = LoopedModel::detach(state);
   }
   expect_model_gradients(f.model, batch, 2, 4, &carry);
   // Routers of loops 0 and 1 are not visited; the embedding is, through re-injection.
@@ -122,29 +123,29 @@ TEST(LoomGradient, OfOneSegmentWithADetachedState) {
   }
 }
 
-TEST(Loom, SegmentsOfAForwardPassEqualOnePass) {
+TEST(LoopedModel, SegmentsOfAForwardPassEqualOnePass) {
   Fixture f;
   const TokenBatch batch = tiny_batch({0, 3}, 1);
   Tape tape(f.model.kernels(), Tape::Mode::kForwardOnly);
   const Variable embedding = f.model.embed(tape, batch, {});
-  LoopState whole = Loom::start(embedding), parts = Loom::start(embedding);
+  LoopState whole = f.model.start(batch, embedding), parts = f.model.start(batch, embedding);
   f.model.run_loops(tape, batch, embedding, 0, 4, {}, whole);
   for (int64_t t = 0; t < 4; ++t) {
     f.model.run_loops(tape, batch, embedding, t, t + 1, {}, parts);
-    const LoopCarry carry = Loom::detach(parts);
-    parts = Loom::resume(carry);
+    const LoopCarry carry = LoopedModel::detach(parts);
+    parts = LoopedModel::resume(carry);
   }
   EXPECT_EQ(relative_error(parts.state.value.floats(), whole.state.value.floats()), 0);
 }
 
-TEST(Loom, TheFutureAndOtherDocumentsAreNotSeen) {
+TEST(LoopedModel, TheFutureAndOtherDocumentsAreNotSeen) {
   Fixture f;
   TokenBatch batch = tiny_batch({1, 1}, 1);  // two documents, the second from position 5 on
   ASSERT_EQ(batch.document_start.i32()[5], 5);
   const auto states = [&] {
     Tape tape(f.model.kernels(), Tape::Mode::kForwardOnly);
     const Variable embedding = f.model.embed(tape, batch, {});
-    LoopState state = Loom::start(embedding);
+    LoopState state = f.model.start(batch, embedding);
     f.model.run_loops(tape, batch, embedding, 0, 4, {}, state);
     return state.state.value;
   };
@@ -165,7 +166,7 @@ TEST(Loom, TheFutureAndOtherDocumentsAreNotSeen) {
   EXPECT_EQ(changed(5), (std::vector<int64_t>{5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}));
 }
 
-TEST(Loom, NoRowsGiveZeroGradientsToAll) {
+TEST(LoopedModel, NoRowsGiveZeroGradientsToAll) {
   Fixture f;
   for (Parameter& p : f.model.parameters().all())
     std::fill_n(p.gradient.f32(), p.gradient.count(), std::numeric_limits<float>::quiet_NaN());
@@ -176,7 +177,7 @@ TEST(Loom, NoRowsGiveZeroGradientsToAll) {
   }
 }
 
-TEST(Loom, LoopsBeyondTheLastRouterUseTheLastOne) {
+TEST(LoopedModel, LoopsBeyondTheLastRouterUseTheLastOne) {
   ModelConfig config = tiny_model();
   config.loops = 2;
   Fixture f(config);
@@ -184,7 +185,7 @@ TEST(Loom, LoopsBeyondTheLastRouterUseTheLastOne) {
   EXPECT_TRUE(std::isfinite(loss_of(f.model, batch, 0, 5, nullptr, Tape::Mode::kForwardOnly)));
 }
 
-TEST(Loom, BothKernelTablesAgree) {
+TEST(LoopedModel, BothKernelTablesAgree) {
   Fixture fast, plain(tiny_model(), ref::kernels());
   const TokenBatch batch = tiny_batch({0, 4}, 1);
   const double a = loss_of(fast.model, batch, 0, 4, nullptr, Tape::Mode::kRecord);
@@ -196,10 +197,10 @@ TEST(Loom, BothKernelTablesAgree) {
         << p.name;
 }
 
-TEST(LoomStart, RoutersStartEqualNormsAtOneAndBiasAtZero) {
+TEST(LoopedModelStart, RoutersStartEqualNormsAtOneAndBiasAtZero) {
   const auto world = make_single_communicator();
   ProcessGroups groups(*world, 1);
-  Loom model(tiny_model(), groups, cpu::kernels());
+  LoopedModel model(tiny_model(), groups, cpu::kernels());
   model.initialise(1);
   ParameterSet& set = model.parameters();
   for (int t = 1; t < 4; ++t)

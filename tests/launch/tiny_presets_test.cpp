@@ -1,0 +1,43 @@
+// Every preset that says "tiny" runs from its first step to its diagnosis, shortened to a few steps on a small store.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "launch/scene.h"
+#include "support/error.h"
+
+namespace heddle::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> tiny_presets() {
+  std::vector<std::string> names;
+  for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(HEDDLE_SOURCE_DIR) / "configs"))
+    if (entry.path().stem().string().find("tiny") != std::string::npos) names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+TEST(TinyPresets, EachTrainsAFewStepsResumesAndIsDiagnosed) {
+  const Scene scene;
+  const std::vector<std::string> names = tiny_presets();
+  EXPECT_GE(names.size(), 20U);
+  for (const std::string& name : names) {
+    SCOPED_TRACE(name);
+    // Four steps pass growth and every schedule; the model, its optimizer and its loops stay the preset's.
+    const std::string train =
+        "$H train --config " HEDDLE_SOURCE_DIR "/configs/" + name +
+        ".cfg --data.store store.h5 --run.directory scratch/run --train.steps 4 --train.global_batch 2 "
+        "--train.micro_batch 2 --train.sequence_length 16 --layout.expert_parallel 1 --data.unique_tokens 0";
+    const Outcome outcome =
+        scene.run(train + " --run.stop_after 2 && " + train + " --run.resume true && $H diagnose scratch/run");
+    EXPECT_TRUE(outcome.status == 0 || outcome.status == 3) << outcome.output;  // 3: the diagnosis found a problem
+    EXPECT_NE(outcome.output.find("step 4/4"), std::string::npos) << outcome.output;
+    EXPECT_NE(outcome.output.find("verdict: "), std::string::npos) << outcome.output;
+  }
+}
+
+}  // namespace
+}  // namespace heddle::testing
