@@ -1,9 +1,7 @@
 #!/usr/bin/env bash
 # Verifies the cases that make_cases.py wrote, on one rank or two.
 # usage: verify_cases.sh HEDDLE CASES_DIR RANKS [MPIRUN]
-# On two ranks: cases that count capacity by process are left to the number of processes they were made for, and
-# muon_all_moe to one rank, because orthogonalising the gradient of an expert with few tokens turns the order of sums into
-# a visible difference.
+# Cases that count capacity by process are left to the number of processes they were made for.
 set -u
 heddle=$1
 cases=$2
@@ -11,7 +9,6 @@ ranks=$3
 log=$cases/verify_$ranks.log
 chosen=()
 for case in "$cases"/*/; do
-  name=$(basename "$case")
   rule=$(/usr/bin/python3 -c '
 import json, sys
 config = json.load(open(sys.argv[1]))
@@ -19,7 +16,6 @@ moe = config["moe"] or {}
 by_rank = moe.get("capacity_factor", 0) > 0 and moe["capacity_scope"] == "rank"
 print(config["ranks"] if by_rank else 0)' "$case/config.json") || exit 1
   [[ $rule -eq 0 || $rule -eq $ranks ]] || continue
-  [[ $ranks -eq 1 || $name != muon_all_moe ]] || continue
   chosen+=("$case")
 done
 ((${#chosen[@]} >= 60)) || {
