@@ -17,7 +17,7 @@ namespace heddle {
 
 namespace {
 
-constexpr const char* kUsage = R"(heddle: pretraining of looped Mixture-of-Experts language models
+constexpr const char* kUsage = R"(heddle: pretraining of looped language models, dense or with experts
 
 usage: heddle COMMAND [arguments]          (several ranks: launch/heddle-mpirun -n RANKS -- heddle COMMAND ...)
 

@@ -44,7 +44,7 @@ double Schedule::base(int64_t step) const {
 }
 
 double Schedule::factor(int64_t step) const {
-  if (rewarm_steps == 0 || step < growth_step) return base(step);
+  if (rewarm_steps == 0 || growth_step == 0 || step < growth_step) return base(step);
   return base(step) * std::min(1.0, static_cast<double>(step - growth_step) / static_cast<double>(rewarm_steps));
 }
 

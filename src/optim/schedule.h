@@ -14,7 +14,7 @@ struct Schedule {
   double warmup_ratio = 0.1;
   double decay_ratio = 0.1;  ///< wsd
   double min_ratio = 0.1;
-  int64_t growth_step = 0, rewarm_steps = 0;  ///< rewarm_steps 0: no second warm-up
+  int64_t growth_step = 0, rewarm_steps = 0;  ///< either 0: no second warm-up
 
   int64_t warmup_steps() const;  ///< W = max(1, round(T * warmup_ratio)), half to even
   int64_t decay_steps() const;   ///< Dc = max(0, round(T * decay_ratio)), half to even

@@ -53,6 +53,11 @@ std::vector<std::string> compare_resumed_config(const std::string& path, const s
     std::string why = why_fixed(key);
     if (key == "train.steps" && new_values.at("growth.initial_loops") != "0")
       why = "growth comes after a share of them, and would move";
+    // The same gradient and the same pieces: only memory and time differ.
+    const auto one_piece = [](const std::map<std::string, std::string>& values) {
+      return values.at("backprop.mode") == "full" || values.at("backprop.mode") == "checkpointed";
+    };
+    if ((key == "backprop.mode" || key == "backprop.loops") && one_piece(old_values) && one_piece(new_values)) why = "";
     if (!why.empty())
       throw UsageError(fmt::format("{} was {} when '{}' was written and is {} now: {}", key, old, path, value, why),
                        fmt::format("--{} {}, or a new run.directory", key, old));

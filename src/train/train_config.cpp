@@ -124,6 +124,9 @@ void TrainConfig::validate_schedule() {
   if (weights > 0 && model.coda_layers > 0 && model.outer_moe())
     throw UsageError("loss.loop_weights with experts in the coda, which would route once per loss",
                      "set feed_forward.outer dense");
+  if (schedule.rewarm_steps > 0 && loop_schedule.growth_initial_loops == 0)
+    throw UsageError(fmt::format("growth.rewarm_steps = {} without growth", schedule.rewarm_steps),
+                     "set growth.initial_loops, or growth.rewarm_steps 0");
   model.gradient_loops = b.mode == BackPropagationMode::kTruncated ? b.loops : 0;
   loop_schedule.finish(model.loops, steps);
   schedule.growth_step = loop_schedule.growth_step;
@@ -150,6 +153,19 @@ void TrainConfig::validate() {
                      "use muon, another initialisation.kind, or conditioning.kind embedding");
   model.validate();
   optimizer.loops = model.loops;
+  const bool from_embedding = model.initial_state == InitialState::kEmbedding;
+  const std::string& start = kInitialStates(model.initial_state);
+  if (!from_embedding &&
+      (model.reinjection == Reinjection::kNone || (model.reinjection == Reinjection::kConvex && model.loops == 1)))
+    throw UsageError(
+        fmt::format("model.initial_state = {} with reinjection.kind = {}{}: the tokens never enter the loops", start,
+                    kReinjections(model.reinjection), model.loops == 1 ? " and one loop" : ""),
+        "use model.initial_state embedding, or another re-injection");
+  if (!from_embedding && model.reinjection == Reinjection::kBoundary)
+    throw UsageError(fmt::format("model.initial_state = {} with reinjection.kind = boundary, whose first loop starts "
+                                 "from the embedding",
+                                 start),
+                     "use model.initial_state embedding");
   if (!model.any_moe() && expert_parallel > 1)
     throw UsageError(fmt::format("layout.expert_parallel = {} with a model without experts", expert_parallel), "use 1");
   validate_schedule();

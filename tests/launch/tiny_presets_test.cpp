@@ -32,7 +32,8 @@ TEST(TinyPresets, EachTrainsAFewStepsResumesAndIsDiagnosed) {
         ".cfg --data.store store.h5 --run.directory scratch/run --train.steps 4 --train.global_batch 2 "
         "--train.micro_batch 2 --train.sequence_length 16 --layout.expert_parallel 1 --data.unique_tokens 0";
     const Outcome outcome =
-        scene.run(train + " --run.stop_after 2 && " + train + " --run.resume true && $H diagnose scratch/run");
+        scene.run(train + " --run.stop_after 2 && " + train +
+                  " --run.resume true && $H inspect scratch/run/log.h5 --check && $H diagnose scratch/run");
     EXPECT_TRUE(outcome.status == 0 || outcome.status == 3) << outcome.output;  // 3: the diagnosis found a problem
     EXPECT_NE(outcome.output.find("step 4/4"), std::string::npos) << outcome.output;
     EXPECT_NE(outcome.output.find("verdict: "), std::string::npos) << outcome.output;

@@ -63,6 +63,8 @@ TEST(Schedule, WarmsUpAgainAfterGrowth) {
   EXPECT_DOUBLE_EQ(s.factor(45), 0.25 * 55 / 90.0);
   EXPECT_DOUBLE_EQ(s.factor(60), 40 / 90.0);
   EXPECT_DOUBLE_EQ(s.factor(80), 20 / 90.0);
+  s.growth_step = 0;
+  EXPECT_DOUBLE_EQ(s.factor(45), 55 / 90.0) << "without growth there is nothing to warm up from";
 }
 
 TEST(Clip, FactorBringsTheNormDown) {

@@ -206,6 +206,21 @@ TEST(Resume, MoreStepsWouldMoveGrowth) {
                            "train.steps was 1000 when 'c.h5' was written and is 2000 now");
 }
 
+TEST(Resume, RecomputingMaySaveARunThatDoesNotFit) {
+  TrainConfig config;
+  const auto text = [&config] {
+    Config keys;
+    config.declare(keys);
+    return keys.resolved();
+  };
+  const std::string before = text();
+  config.step.back_propagation = {BackPropagationMode::kCheckpointed, 2, true};
+  EXPECT_EQ(compare_resumed_config("c.h5", before, text()),
+            (std::vector<std::string>{"backprop.loops 0 -> 2", "backprop.mode full -> checkpointed"}));
+  config.step.back_propagation.mode = BackPropagationMode::kTruncated;
+  expect_error<UsageError>([&] { compare_resumed_config("c.h5", before, text()); }, "backprop.loops was 0 when");
+}
+
 TEST(Resume, GoesBackToAnOlderCheckpointWhereTheNewestIsDamaged) {
   const TemporaryFolder folder;
   write_tiny_store(folder.path("store.h5"));
