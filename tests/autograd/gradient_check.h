@@ -37,6 +37,14 @@ inline double dot(const Tensor& a, const Tensor& b) {
 /// Outputs of an operation on its inputs. The inputs are copies: an operation may consume them.
 using Operation = std::function<std::vector<Variable>(Tape&, const std::vector<Variable>&)>;
 
+/// x + step * direction, as an input without gradient.
+inline Variable moved(const Tensor& x, double step, const Tensor& direction) {
+  const Tensor m = x.clone();
+  for (int64_t i = 0; i < m.count(); ++i)
+    m.f32()[i] = static_cast<float>(static_cast<double>(x.f32()[i]) + step * static_cast<double>(direction.f32()[i]));
+  return Tape::constant(m);
+}
+
 /// A root of the tape: sends `gradient` into v's slot.
 inline void seed_gradient(Tape& tape, const Variable& v, const Tensor& gradient) {
   ASSERT_TRUE(v.wants_gradient());
@@ -48,13 +56,7 @@ inline double weighted(const Kernels& kernels, const Operation& operation, const
                        const std::vector<Tensor>& direction, double step) {
   Tape tape(kernels, Tape::Mode::kForwardOnly);
   std::vector<Variable> inputs;
-  for (size_t i = 0; i < x.size(); ++i) {
-    Tensor moved = x[i].clone();
-    for (int64_t j = 0; j < moved.count(); ++j)
-      moved.f32()[j] =
-          static_cast<float>(static_cast<double>(x[i].f32()[j]) + step * static_cast<double>(direction[i].f32()[j]));
-    inputs.push_back(Tape::constant(std::move(moved)));
-  }
+  for (size_t i = 0; i < x.size(); ++i) inputs.push_back(moved(x[i], step, direction[i]));
   double sum = 0;
   uint32_t stream = 900;
   for (const Variable& y : operation(tape, inputs)) sum += dot(y.value, random_tensor(y.value.shape(), stream++));
