@@ -23,12 +23,18 @@ std::string renumbered(const std::string& name, const std::string& before, int64
   return name.substr(0, first) + std::to_string(number) + name.substr(name.find('.', first));
 }
 
-/// Number that follows `before` in a name.
-int64_t number_after(const std::string& name, const std::string& before) {
-  return std::stoll(name.substr(name.find(before) + before.size()));
+/// What stands in front of a loop's number in a name.
+std::string mark_of(bool tied) {
+  return tied ? ".routers." : "core.";
 }
 
 }  // namespace
+
+int64_t loop_of_tensor(const std::string& name, bool tied) {
+  const std::string mark = mark_of(tied);
+  const size_t at = name.starts_with("core.") ? name.find(mark) : name.npos;
+  return at == name.npos ? -1 : std::stoll(name.substr(at + mark.size()));
+}
 
 void grow(LoopedModel& model, Optimizer& optimizer) {
   const int64_t before = model.active_loops(), loops = model.config().loops;
@@ -37,13 +43,9 @@ void grow(LoopedModel& model, Optimizer& optimizer) {
   for (Parameter& p : parameters.all()) {
     const bool by_loop = p.name.starts_with("hyper.") || p.name == "condition.embedding" || p.name == "condition.loop";
     if (by_loop) copy_rows(p.value, before, loops);
-    if (!p.name.starts_with("core.")) continue;
-    const bool router = tied && p.name.find(".routers.") != p.name.npos;
-    if (tied && !router) continue;
-    const std::string mark = router ? ".routers." : "core.";
-    const int64_t number = number_after(p.name, mark);
-    if (number < before) continue;
-    copy(parameters.find(renumbered(p.name, mark, router ? before - 1 : number % before)).value, p.value);
+    const int64_t loop = loop_of_tensor(p.name, tied);
+    if (loop < before) continue;
+    copy(parameters.find(renumbered(p.name, mark_of(tied), tied ? before - 1 : loop % before)).value, p.value);
     optimizer.weights_replaced(p, true);
   }
   for (int64_t stored = 0; stored < model.stored_moe_layers(); ++stored) {
@@ -51,8 +53,9 @@ void grow(LoopedModel& model, Optimizer& optimizer) {
     if (!name.starts_with("core.")) continue;
     const Tensor& bias = model.balance_bias(stored);
     if (tied && bias.shape().size() == 2) copy_rows(bias, before, loops);
-    if (tied || number_after(name, "core.") < before) continue;
-    const std::string source = renumbered(name, "core.", number_after(name, "core.") % before);
+    const int64_t loop = loop_of_tensor(name, tied);
+    if (tied || loop < before) continue;
+    const std::string source = renumbered(name, mark_of(tied), loop % before);
     for (int64_t other = 0; other < model.stored_moe_layers(); ++other)
       if (model.moe_layer_name(other) == source) copy(model.balance_bias(other), bias);
   }

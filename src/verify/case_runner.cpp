@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <set>
 
+#include "train/growth.h"
+
 namespace heddle {
 
 CaseRunner::CaseRunner(CaseConfig c, const std::string& path, Communicator& w, int width, const Kernels& k)
@@ -50,11 +52,7 @@ namespace {
 
 /// Whether a tensor belongs to loops that come with growth, so that a case has no start values for it.
 bool comes_later(const CaseRunner& run, const std::string& name) {
-  const int64_t first = run.initial_loops();
-  if (first == run.config.model.loops || !name.starts_with("core.")) return false;
-  const std::string mark = run.config.model.tied ? ".routers." : "core.";
-  const size_t at = name.find(mark);
-  return at != name.npos && std::stoll(name.substr(at + mark.size())) >= first;
+  return loop_of_tensor(name, run.config.model.tied) >= run.initial_loops();
 }
 
 /// Copies a stored tensor, whose first axis may be shorter than the model's: rows by loop before growth.

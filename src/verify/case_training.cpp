@@ -64,8 +64,7 @@ std::vector<float> grown_bias(const LoopedModel& model, int64_t stored) {
   std::vector<float> values(bias.f32(), bias.f32() + bias.count());
   const int64_t active = model.active_loops();
   const std::string& name = model.moe_layer_name(stored);
-  const bool untied_core = !model.config().tied && name.starts_with("core.");
-  if (untied_core && std::stoll(name.substr(5)) >= active) std::fill(values.begin(), values.end(), 0.0F);
+  if (!model.config().tied && loop_of_tensor(name, false) >= active) std::fill(values.begin(), values.end(), 0.0F);
   if (bias.shape().size() == 2)
     std::fill(values.begin() + std::min(active, bias.dim(0)) * bias.dim(1), values.end(), 0.0F);
   return values;
