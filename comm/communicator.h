@@ -1,6 +1,7 @@
-// The exchange of data between ranks, behind an interface that MPI (host memory) and NCCL (device memory) fill.
-// Every call is collective over the communicator: all its ranks make the same calls in the same order, also a rank that
-// has nothing to send. A failure inside a call throws Error on the ranks that see it; launch/ then ends the whole job.
+// The exchange of data between ranks, behind an interface that MPI and NCCL fill. Rows and sums of floats lie in the
+// memory of the job's device, where tensors are; everything else lies on the host. Over MPI both are the same. Every
+// call is collective over the communicator: all its ranks make the same calls in the same order, also a rank that has
+// nothing to send. A failure inside a call throws Error on the ranks that see it; launch/ then ends the whole job.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,9 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int size() const = 0;
+
+  /// The same ranks, where rows and floats lie on the host as well.
+  virtual Communicator& host() { return *this; }
 
   virtual void barrier() = 0;
 

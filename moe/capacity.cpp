@@ -26,36 +26,34 @@ std::vector<uint8_t> keep_largest(const std::vector<float>& weights, int64_t cap
 
 }  // namespace
 
-Tensor capacity_keep(Communicator& world, CapacityScope scope, double factor, int64_t experts, const Tensor& index,
-                     const Tensor& weights) {
+Tensor capacity_keep(const Kernels& kernels, Communicator& world, CapacityScope scope, double factor, int64_t experts,
+                     const Tensor& index, const Tensor& weights) {
   const int64_t slots = index.count(), k = index.dim(1);
-  std::vector<int64_t> totals(static_cast<size_t>(experts + 1), 0);  // slots per expert, then tokens
-  for (int64_t slot = 0; slot < slots; ++slot) ++totals[index.i32()[slot]];
-  totals.back() = index.dim(0);
+  const Tensor chosen = Tensor::empty({experts}, Purpose::kWorkspace, DType::kInt64);
+  chosen.fill_zero();
+  kernels.count_choices(slots, experts, index.i32(), nullptr, chosen.i64());
+  std::vector<int64_t> totals = chosen.get<int64_t>();  // slots per expert, then tokens
+  totals.push_back(index.dim(0));
   const bool global = scope == CapacityScope::kGlobal && world.size() > 1;
   if (global) world.all_reduce_sum(std::span<int64_t>(totals));
   const int64_t capacity = capacity_slots(factor, totals.back(), k, experts);
-  const auto is_full = [&](int64_t expert) { return totals[expert] > capacity; };
+  const auto is_full = [&](int64_t expert) { return totals[static_cast<size_t>(expert)] > capacity; };
   if (std::none_of(totals.begin(), totals.end() - 1, [&](int64_t n) { return n > capacity; })) return {};
 
   Tensor keep = Tensor::empty(index.shape(), Purpose::kActivations, DType::kUint8);
-  std::fill_n(keep.u8(), slots, uint8_t{1});
-
-  // Slots of every full expert in token order; expert e is judged by rank e % size.
-  const int64_t ranks = global ? world.size() : 1;
-  std::vector<std::vector<int64_t>> of_expert(static_cast<size_t>(experts));
-  for (int64_t slot = 0; slot < slots; ++slot)
-    if (is_full(index.i32()[slot])) of_expert[index.i32()[slot]].push_back(slot);
-
   if (!global) {
-    for (const std::vector<int64_t>& mine : of_expert) {
-      std::vector<float> values;
-      for (const int64_t slot : mine) values.push_back(weights.f32()[slot]);
-      const std::vector<uint8_t> flags = keep_largest(values, capacity);
-      for (size_t i = 0; i < mine.size(); ++i) keep.u8()[mine[i]] = flags[i];
-    }
+    kernels.keep_largest(index.dim(0), k, experts, capacity, index.i32(), weights.f32(), keep.u8());
     return keep;
   }
+
+  // Slots of every full expert in token order; expert e is judged by rank e % size, on the host.
+  const std::vector<int32_t> choices = index.get<int32_t>();
+  const std::vector<float> wanted = weights.get<float>();
+  std::vector<uint8_t> kept_slots(choices.size(), 1);
+  const int64_t ranks = world.size();
+  std::vector<std::vector<int64_t>> of_expert(static_cast<size_t>(experts));
+  for (size_t slot = 0; slot < choices.size(); ++slot)
+    if (is_full(choices[slot])) of_expert[static_cast<size_t>(choices[slot])].push_back(static_cast<int64_t>(slot));
 
   std::vector<int64_t> counts_out, sent_slot, send(static_cast<size_t>(ranks), 0);
   std::vector<float> sent;
@@ -67,7 +65,7 @@ Tensor capacity_keep(Communicator& world, CapacityScope scope, double factor, in
       counts_out.push_back(any ? static_cast<int64_t>(of_expert[expert].size()) : 0);
       if (!any) continue;
       for (const int64_t slot : of_expert[expert]) {
-        sent.push_back(weights.f32()[slot]);
+        sent.push_back(wanted[static_cast<size_t>(slot)]);
         sent_slot.push_back(slot);
         ++send[judge];
       }
@@ -80,7 +78,7 @@ Tensor capacity_keep(Communicator& world, CapacityScope scope, double factor, in
     for (int64_t i = 0; i < per_rank; ++i) receive[source] += counts_in[source * per_rank + i];
   const int64_t received = std::accumulate(receive.begin(), receive.end(), int64_t{0});
   std::vector<float> arrived(static_cast<size_t>(received));
-  world.exchange_rows(sent.data(), send, arrived.data(), receive, sizeof(float));
+  world.host().exchange_rows(sent.data(), send, arrived.data(), receive, sizeof(float));
 
   // Judge: an expert's slots in (rank, token) order, which is the order of the global batch.
   std::vector<uint8_t> verdict(static_cast<size_t>(received)), flags(sent.size());
@@ -98,8 +96,9 @@ Tensor capacity_keep(Communicator& world, CapacityScope scope, double factor, in
     const std::vector<uint8_t> kept = keep_largest(values, capacity);
     for (size_t j = 0; j < places.size(); ++j) verdict[places[j]] = kept[j];
   }
-  world.exchange_rows(verdict.data(), receive, flags.data(), send, sizeof(uint8_t));
-  for (size_t i = 0; i < flags.size(); ++i) keep.u8()[sent_slot[i]] = flags[i];
+  world.host().exchange_rows(verdict.data(), receive, flags.data(), send, sizeof(uint8_t));
+  for (size_t i = 0; i < flags.size(); ++i) kept_slots[static_cast<size_t>(sent_slot[i])] = flags[i];
+  keep.set<uint8_t>(kept_slots);
   return keep;
 }
 

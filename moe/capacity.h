@@ -3,6 +3,7 @@
 #pragma once
 
 #include "comm/communicator.h"
+#include "kernels/kernels.h"
 #include "tensor/tensor.h"
 
 namespace heddle {
@@ -19,7 +20,7 @@ int64_t capacity_slots(double factor, int64_t tokens, int64_t k, int64_t experts
 /// Keep flags uint8 [N,k] (1 kept, 0 dropped), or an undefined tensor if no expert exceeds its capacity. Among slots of
 /// equal weight those of the lower token (then lower rank) stay. index int32 [N,k], weights [N,k] renormalised.
 /// Collective over `world` in the global scope (each expert's slots are judged by one rank); local in the other.
-Tensor capacity_keep(Communicator& world, CapacityScope scope, double factor, int64_t experts, const Tensor& index,
-                     const Tensor& weights);
+Tensor capacity_keep(const Kernels& kernels, Communicator& world, CapacityScope scope, double factor, int64_t experts,
+                     const Tensor& index, const Tensor& weights);
 
 }  // namespace heddle

@@ -6,22 +6,22 @@ namespace heddle {
 
 namespace {
 
-Tensor exchange_buffer(int64_t rows, int64_t width, int64_t capacity) {
-  return Tensor::empty({rows, width}, Purpose::kExchange, DType::kFloat32, capacity);
+/// Buffers for rows that are as wide as those of x, and stored alike.
+Tensor sent_buffer(const RoutePlan& plan, const Tensor& x) {
+  return Tensor::empty({plan.sent_rows, x.dim(1)}, Purpose::kExchange, x.dtype(), plan.capacity.sent_rows);
 }
 
-Tensor sent_buffer(const RoutePlan& plan, int64_t width) {
-  return exchange_buffer(static_cast<int64_t>(plan.sent_token.size()), width, plan.capacity.sent_rows);
-}
-
-Tensor received_buffer(const RoutePlan& plan, int64_t width) {
-  return exchange_buffer(plan.received_rows, width, plan.capacity.received_rows);
+Tensor received_buffer(const RoutePlan& plan, const Tensor& x) {
+  return Tensor::empty({plan.received_rows, x.dim(1)}, Purpose::kExchange, x.dtype(), plan.capacity.received_rows);
 }
 
 /// One row per slot of the local experts.
-Tensor slot_rows(const RoutePlan& plan, int64_t width) {
-  return Tensor::empty({plan.received_slots, width}, Purpose::kActivations, DType::kFloat32,
-                       plan.capacity.received_slots);
+Tensor slot_rows(const RoutePlan& plan, const Tensor& x) {
+  return Tensor::empty({plan.received_slots, x.dim(1)}, Purpose::kActivations, x.dtype(), plan.capacity.received_slots);
+}
+
+size_t row_bytes(const Tensor& x) {
+  return static_cast<size_t>(x.dim(1) * dtype_bytes(x.dtype()));
 }
 
 /// Where the collectives of a backward pass belong: the visit that made them.
@@ -31,26 +31,22 @@ CollectivePlace backward_place() {
   return place;
 }
 
-/// Rows from their tokens' owner to the experts' owners; width floats per row.
+/// Rows from their tokens' owner to the experts' owners.
 Tensor send_to_experts(const Kernels& k, Communicator& group, const RoutePlan& plan, const Tensor& x) {
-  const int64_t width = x.dim(1), sent = static_cast<int64_t>(plan.sent_token.size());
-  const Tensor packed = sent_buffer(plan, width);
-  k.gather_rows(sent, width, plan.sent_token.data(), x.f32(), packed.f32());
-  Tensor received = received_buffer(plan, width);
-  group.exchange_rows(packed.f32(), plan.send_rows, received.f32(), plan.receive_rows,
-                      static_cast<size_t>(width) * sizeof(float));
+  const Tensor packed = sent_buffer(plan, x);
+  k.gather_rows(plan.sent_rows, x.dim(1), plan.sent_token.i64(), x.reals(), packed.reals());
+  Tensor received = received_buffer(plan, x);
+  group.exchange_rows(packed.reals().data, plan.send_rows, received.reals().data, plan.receive_rows, row_bytes(x));
   return received;
 }
 
 /// The same rows the other way, summed per token into out [N,D].
 void return_to_tokens(const Kernels& k, Communicator& group, const RoutePlan& plan, const Tensor& rows,
-                      GradientOut out) {
-  const int64_t width = rows.dim(1);
-  const Tensor returned = sent_buffer(plan, width);
-  group.exchange_rows(rows.f32(), plan.receive_rows, returned.f32(), plan.send_rows,
-                      static_cast<size_t>(width) * sizeof(float));
+                      RealsGradient out) {
+  const Tensor returned = sent_buffer(plan, rows);
+  group.exchange_rows(rows.reals().data, plan.receive_rows, returned.reals().data, plan.send_rows, row_bytes(rows));
   if (out)
-    k.sum_slots(plan.tokens, width, plan.token_begin.data(), plan.token_sent.data(), nullptr, returned.f32(),
+    k.sum_slots(plan.tokens, rows.dim(1), plan.token_begin.i64(), plan.token_sent.i64(), nullptr, returned.reals(),
                 out.accumulate, out.data);
 }
 
@@ -60,22 +56,22 @@ Variable dispatch(Tape& tape, Communicator& group, const std::shared_ptr<const R
   const Kernels& k = tape.kernels();
   const int64_t width = x.value.dim(1);
   const Tensor rows = plan->local() ? x.value : send_to_experts(k, group, *plan, x.value);
-  const Variable y = tape.result(slot_rows(*plan, width), {&x});
-  k.gather_rows(plan->received_slots, width, plan->slot_row.data(), rows.f32(), y.value.f32());
+  const Variable y = tape.result(slot_rows(*plan, x.value), {&x});
+  k.gather_rows(plan->received_slots, width, plan->slot_row.i64(), rows.reals(), y.value.reals());
   if (y.wants_gradient()) {
     tape.on_backward([&k, &group, plan, x_slot = x.slot, y_slot = y.slot, width, place = backward_place()] {
       collective_place() = place;
       const Tensor dy = take_gradient(y_slot);
       if (!dy.defined()) return;
       if (plan->local()) {
-        const GradientOut dx = gradient_out(x_slot);
-        k.sum_slots(plan->tokens, width, plan->row_begin.data(), plan->row_slot.data(), nullptr, dy.f32(),
+        const RealsGradient dx = gradient_out(x_slot);
+        k.sum_slots(plan->tokens, width, plan->row_begin.i64(), plan->row_slot.i64(), nullptr, dy.reals(),
                     dx.accumulate, dx.data);
         return;
       }
-      const Tensor drows = received_buffer(*plan, width);
-      k.sum_slots(plan->received_rows, width, plan->row_begin.data(), plan->row_slot.data(), nullptr, dy.f32(), false,
-                  drows.f32());
+      const Tensor drows = received_buffer(*plan, dy);
+      k.sum_slots(plan->received_rows, width, plan->row_begin.i64(), plan->row_slot.i64(), nullptr, dy.reals(), false,
+                  drows.reals());
       return_to_tokens(k, group, *plan, drows, gradient_out(x_slot));
     });
   }
@@ -86,15 +82,16 @@ Variable combine(Tape& tape, Communicator& group, const std::shared_ptr<const Ro
                  const Variable& weights) {
   const Kernels& k = tape.kernels();
   const int64_t width = y.value.dim(1);
-  const Variable out = tape.result(Tensor::empty({plan->tokens, width}, Purpose::kActivations), {&y, &weights});
+  const Variable out =
+      tape.result(Tensor::empty({plan->tokens, width}, Purpose::kActivations, y.value.dtype()), {&y, &weights});
   if (plan->local()) {
-    k.sum_slots(plan->tokens, width, plan->row_begin.data(), plan->row_slot.data(), plan->slot_weight.data(),
-                y.value.f32(), false, out.value.f32());
+    k.sum_slots(plan->tokens, width, plan->row_begin.i64(), plan->row_slot.i64(), plan->slot_weight.f32(),
+                y.value.reals(), false, out.value.reals());
   } else {
-    const Tensor rows = received_buffer(*plan, width);
-    k.sum_slots(plan->received_rows, width, plan->row_begin.data(), plan->row_slot.data(), plan->slot_weight.data(),
-                y.value.f32(), false, rows.f32());
-    return_to_tokens(k, group, *plan, rows, {out.value.f32(), false});
+    const Tensor rows = received_buffer(*plan, y.value);
+    k.sum_slots(plan->received_rows, width, plan->row_begin.i64(), plan->row_slot.i64(), plan->slot_weight.f32(),
+                y.value.reals(), false, rows.reals());
+    return_to_tokens(k, group, *plan, rows, {out.value.reals(), false});
   }
   if (out.wants_gradient()) {
     tape.on_backward(
@@ -104,22 +101,27 @@ Variable combine(Tape& tape, Communicator& group, const std::shared_ptr<const Ro
           if (!dout.defined()) return;
           const int64_t slots = plan->received_slots;
           const Tensor drows = plan->local() ? dout : send_to_experts(k, group, *plan, dout);
-          Tensor dy = slot_rows(*plan, width);
-          std::vector<float> dweight(static_cast<size_t>(slots)), arrived(static_cast<size_t>(slots));
-          k.sum_slots_backward(slots, width, plan->slot_row.data(), plan->slot_weight.data(), y.value.f32(),
-                               drows.f32(), dy.f32(), dweight.data());
+          Tensor dy = slot_rows(*plan, dout);
+          const auto numbers = [](int64_t count, int64_t capacity) {
+            return Tensor::empty({count}, Purpose::kExchange, DType::kFloat32, capacity);
+          };
+          const Tensor dweight = numbers(slots, plan->capacity.received_slots);
+          k.sum_slots_backward(slots, width, plan->slot_row.i64(), plan->slot_weight.f32(), y.value.reals(),
+                               drows.reals(), dy.reals(), dweight.f32());
           pass_gradient(k, y.slot, std::move(dy));
 
           // Each slot's weight gradient goes home: back to arrival order, through the exchange, to its place in [N,k].
-          for (int64_t slot = 0; slot < slots; ++slot) arrived[plan->slot_arrival[slot]] = dweight[slot];
-          std::vector<float> home(plan->sent_slot.size());
-          if (plan->local())
-            home = std::move(arrived);
-          else
-            group.exchange_rows(arrived.data(), plan->receive_slots, home.data(), plan->send_slots, sizeof(float));
+          const Tensor arrived = numbers(slots, plan->capacity.received_slots);
+          k.scatter(slots, plan->slot_arrival.i64(), dweight.f32(), arrived.f32());
+          Tensor home = arrived;
+          if (!plan->local()) {
+            home = numbers(plan->sent_slots, plan->tokens * plan->choices);
+            group.exchange_rows(arrived.f32(), plan->receive_slots, home.f32(), plan->send_slots, sizeof(float));
+          }
           if (weight_slot == nullptr) return;
-          Tensor dweights = Tensor::zeros({plan->tokens, plan->choices}, Purpose::kActivations);
-          for (size_t i = 0; i < home.size(); ++i) dweights.f32()[plan->sent_slot[i]] = home[i];
+          Tensor dweights = Tensor::empty({plan->tokens, plan->choices}, Purpose::kActivations);
+          k.fill_zero(dweights.count(), dweights.reals());
+          k.scatter(plan->sent_slots, plan->sent_slot.i64(), home.f32(), dweights.f32());
           pass_gradient(k, weight_slot, std::move(dweights));
         });
   }

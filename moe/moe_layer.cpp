@@ -9,9 +9,11 @@ namespace heddle {
 namespace {
 
 void rig(const MoeConfig& config, const Tensor& index) {
-  for (int64_t slot = 0; slot < index.count(); ++slot)
-    index.i32()[slot] =
-        static_cast<int32_t>(config.gate == Gate::kUniform ? slot % config.experts : slot % config.top_k);
+  std::vector<int32_t> choices(static_cast<size_t>(index.count()));
+  const int64_t period = config.gate == Gate::kUniform ? config.experts : config.top_k;
+  for (size_t slot = 0; slot < choices.size(); ++slot)
+    choices[slot] = static_cast<int32_t>(static_cast<int64_t>(slot) % period);
+  index.set<int32_t>(choices);
 }
 
 /// Element `row` of a list, or its last.
@@ -49,8 +51,8 @@ Routing choose(Tape& tape, ProcessGroups& groups, const MoeConfig& config, const
     const Tensor wanted = Tensor::empty({n, config.top_k}, Purpose::kWorkspace);
     tape.kernels().route_weights_forward(n, config.experts, config.top_k, config.renormalise, scores.value.f32(),
                                          routing.index.i32(), nullptr, wanted.f32());
-    routing.keep = capacity_keep(groups.world(), config.capacity_scope, config.capacity_factor, config.experts,
-                                 routing.index, wanted);
+    routing.keep = capacity_keep(tape.kernels(), groups.world(), config.capacity_scope, config.capacity_factor,
+                                 config.experts, routing.index, wanted);
   }
   *weights = route_weights(tape, scores, routing.index, routing.keep, config.renormalise);
   routing.weights = weights->value;
@@ -66,7 +68,8 @@ Variable moe_forward(Tape& tape, ProcessGroups& groups, const MoeConfig& config,
   Routing chosen = choose(tape, groups, config, p, visit, scores, &weights);
 
   Communicator& group = groups.expert_parallel();
-  const auto plan = make_route_plan(group, config.experts, chosen.index, chosen.keep, chosen.weights, visit.marks);
+  const auto plan =
+      make_route_plan(tape.kernels(), group, config.experts, chosen.index, chosen.keep, chosen.weights, visit.marks);
   const Variable rows = dispatch(tape, group, plan, x);
   const Variable hidden = swiglu(tape, grouped_linear(tape, rows, tape.parameter(*p.gate_proj), plan->expert_offsets),
                                  grouped_linear(tape, rows, tape.parameter(*p.up_proj), plan->expert_offsets));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "kernels/kernels.h"
 #include "tensor/tensor.h"
 
 namespace heddle {
@@ -22,16 +23,18 @@ struct RowMarks {
   bool operator==(const RowMarks&) const = default;
 };
 
+/// Counts are on the host, lists where the tokens are: int64, but slot_weight. Lists may be longer than what they hold.
 struct RoutePlan {
   // Sender: this rank's tokens.
   int64_t tokens = 0;
-  int64_t choices = 0;               ///< k, slots per token
-  std::vector<int64_t> send_rows;    ///< rows per destination rank
-  std::vector<int64_t> send_slots;   ///< slots per destination rank
-  std::vector<int64_t> sent_token;   ///< token of each sent row
-  std::vector<int64_t> token_begin;  ///< [tokens + 1]: the sent rows of token n are token_sent[token_begin[n] ..)
-  std::vector<int64_t> token_sent;
-  std::vector<int64_t> sent_slot;  ///< token * choices + choice of each sent slot
+  int64_t choices = 0;  ///< k, slots per token
+  int64_t sent_rows = 0, sent_slots = 0;
+  std::vector<int64_t> send_rows;   ///< rows per destination rank
+  std::vector<int64_t> send_slots;  ///< slots per destination rank
+  Tensor sent_token;                ///< token of each sent row
+  Tensor token_begin;               ///< [tokens + 1]: the sent rows of token n are token_sent[token_begin[n] ..)
+  Tensor token_sent;
+  Tensor sent_slot;  ///< token * choices + choice of each sent slot
 
   // Receiver: rows and slots for the experts of this rank.
   std::vector<int64_t> receive_rows;   ///< rows per source rank
@@ -39,11 +42,11 @@ struct RoutePlan {
   int64_t received_rows = 0;
   int64_t received_slots = 0;
   std::shared_ptr<const std::vector<int64_t>> expert_offsets;  ///< [local experts + 1], in slots
-  std::vector<int64_t> slot_row;                               ///< received row that each slot (expert order) reads
-  std::vector<int64_t> slot_arrival;  ///< position of each slot (expert order) in arrival order
-  std::vector<int64_t> row_begin;     ///< [received_rows + 1]: slots of row r are row_slot[row_begin[r] ..)
-  std::vector<int64_t> row_slot;
-  std::vector<float> slot_weight;  ///< mixing weight of each slot, expert order
+  Tensor slot_row;                                             ///< received row that each slot (expert order) reads
+  Tensor slot_arrival;  ///< position of each slot (expert order) in arrival order
+  Tensor row_begin;     ///< [received_rows + 1]: slots of row r are row_slot[row_begin[r] ..)
+  Tensor row_slot;
+  Tensor slot_weight;  ///< float32, mixing weight of each slot, expert order
 
   RowMarks capacity;  ///< rows for which buffers are made, at least those of this plan
 
@@ -54,7 +57,8 @@ struct RoutePlan {
 /// index int32 [N,k] global expert numbers; keep uint8 [N,k] or undefined (all kept); weights [N,k].
 /// Experts are split evenly over the ranks of the group, in order. `marks` of the visit are raised where this plan
 /// exceeds them, and become its capacity; null: the plan's own sizes are.
-std::shared_ptr<const RoutePlan> make_route_plan(Communicator& group, int64_t experts, const Tensor& index,
-                                                 const Tensor& keep, const Tensor& weights, RowMarks* marks = nullptr);
+std::shared_ptr<const RoutePlan> make_route_plan(const Kernels& kernels, Communicator& group, int64_t experts,
+                                                 const Tensor& index, const Tensor& keep, const Tensor& weights,
+                                                 RowMarks* marks = nullptr);
 
 }  // namespace heddle

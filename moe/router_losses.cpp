@@ -1,7 +1,5 @@
 #include "moe/router_losses.h"
 
-#include <algorithm>
-
 namespace heddle {
 
 void RouterLosses::add_logits(Tape& tape, const Variable& logits) {
@@ -18,23 +16,26 @@ void RouterLosses::add_choice(Tape& tape, RouterVisit visit, const Tensor& index
     start_gradient(added);
     return;
   }
-  added.slots.assign(static_cast<size_t>(experts_), 0);
-  for (int64_t slot = 0; slot < index.count(); ++slot) ++added.slots[static_cast<size_t>(index.i32()[slot])];
+  added.slots = Tensor::empty({experts_}, Purpose::kWorkspace, DType::kInt64);
+  added.slots.fill_zero();
+  tape.kernels().count_choices(index.count(), experts_, index.i32(), nullptr, added.slots.i64());
   visits_.push_back(std::move(added));
 }
 
 void RouterLosses::start_gradient(const Visit& visit) {
   if (!visit.share.wants_gradient() || tokens_ == 0) return;
   const std::vector<float>& gradient = gradients_.at(visit.visit);
-  const GradientOut out = gradient_out(visit.share.slot);
-  require(!out.accumulate, "the share of a visit has one reader");
-  std::copy(gradient.begin(), gradient.end(), out.data);
+  require(!gradient_out(visit.share.slot).accumulate, "the share of a visit has one reader");
+  visit.share.slot->gradient.set<float>(gradient);
 }
 
 void RouterLosses::finish(Communicator& world) {
   if (visits_.empty()) return;  // on all ranks alike
   std::vector<int64_t> slots;
-  for (const Visit& visit : visits_) slots.insert(slots.end(), visit.slots.begin(), visit.slots.end());
+  for (const Visit& visit : visits_) {
+    const std::vector<int64_t> counted = visit.slots.get<int64_t>();
+    slots.insert(slots.end(), counted.begin(), counted.end());
+  }
   world.all_reduce_sum(std::span<int64_t>(slots));
   if (tokens_ == 0) {
     visits_.clear();
@@ -59,11 +60,12 @@ void RouterLosses::finish(Communicator& world) {
     const RouterVisit group = group_of(visit);
     const std::vector<double>& f = frequency[group];
     const double n = members[group];
+    const std::vector<float> share = visit.share.value.get<float>();
     std::vector<float>& gradient = gradients_[visit.visit];
     gradient.assign(e, 0);
     for (size_t i = 0; i < e; ++i) {
       const double slope = static_cast<double>(experts_) * (f[i] / n) / n * weight_ / tokens;
-      aux_ += slope * static_cast<double>(visit.share.value.f32()[i]);
+      aux_ += slope * static_cast<double>(share[i]);
       gradient[i] = static_cast<float>(config_.aux * slope);
     }
     start_gradient(visit);

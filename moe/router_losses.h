@@ -55,8 +55,8 @@ class RouterLosses {
  private:
   struct Visit {
     RouterVisit visit;
-    std::vector<int64_t> slots;  ///< [E] of this rank
-    Variable share;              ///< [E] sum over this rank's tokens of score / sum of scores
+    Tensor slots;    ///< int64 [E] of this rank
+    Variable share;  ///< [E] sum over this rank's tokens of score / sum of scores
   };
   void start_gradient(const Visit& visit);
 

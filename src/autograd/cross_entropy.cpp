@@ -23,35 +23,38 @@ HeadSums cross_entropy_head(Tape& tape, const Variable& x, const Variable& weigh
   const Kernels& k = tape.kernels();
   const int64_t n = x.value.dim(0), width = x.value.dim(1), vocabulary = weight.value.dim(0);
   const int64_t chunk = std::min(n, chunk_rows(vocabulary));
-  const bool gradient = tape.recording() && (x.wants_gradient() || weight.wants_gradient());
+  const bool wanted = tape.recording() && (x.wants_gradient() || weight.wants_gradient());
+  const bool narrow = x.value.dtype() == DType::kBfloat16;
+  const Reals w = (narrow ? weight.narrow : weight.value).reals();
   const Tensor logits = Tensor::empty({chunk, vocabulary}, Purpose::kWorkspace);
-  std::vector<double> losses(static_cast<size_t>(n)), log_totals(losses.size());
+  // A gradient that is stored as the logits are takes their place.
+  Tensor gradient;
+  if (wanted) gradient = narrow ? Tensor::empty({chunk, vocabulary}, Purpose::kWorkspace, DType::kBfloat16) : logits;
+  const Tensor losses = Tensor::empty({n}, Purpose::kWorkspace, DType::kFloat64);
+  const Tensor log_totals = Tensor::empty({n}, Purpose::kWorkspace, DType::kFloat64);
   const CrossEntropyOptions loss{gradient_scale, options.soft_cap, options.z_weight};
-  const GradientOut dx = gradient ? gradient_out(x.slot) : GradientOut{};
-  GradientOut dw = gradient ? gradient_out(weight.slot) : GradientOut{};
+  const RealsGradient dx = wanted ? gradient_out(x.slot) : RealsGradient{};
+  RealsGradient dw = wanted ? gradient_out(weight.slot) : RealsGradient{};
   if (dw && n == 0)  // no rows: the gradient is zero, not missing
-    k.matmul(Transpose::kYes, Transpose::kNo, vocabulary, width, 0, 1, logits.f32(), vocabulary, x.value.f32(), width,
-             dw.accumulate ? 1.0F : 0.0F, dw.data, width);
+    k.matmul(Transpose::kYes, Transpose::kNo, vocabulary, width, 0, 1, gradient.reals(), vocabulary, x.value.reals(),
+             width, dw.accumulate ? 1.0F : 0.0F, dw.data, width);
   for (int64_t first = 0; first < n; first += chunk) {
     const int64_t rows = std::min(chunk, n - first);
-    const float* x_rows = x.value.f32() + first * width;
-    k.matmul(Transpose::kNo, Transpose::kYes, rows, vocabulary, width, options.multiplier, x_rows, width,
-             weight.value.f32(), width, 0, logits.f32(), vocabulary);
-    k.cross_entropy(rows, vocabulary, targets.i32() + first, loss, gradient, logits.f32(), losses.data() + first,
-                    log_totals.data() + first);
+    const Reals x_rows = x.value.reals().at(first * width);
+    k.matmul(Transpose::kNo, Transpose::kYes, rows, vocabulary, width, options.multiplier, x_rows, width, w, width, 0,
+             logits.reals(), vocabulary);
+    k.cross_entropy(rows, vocabulary, targets.i32() + first, loss, logits.f32(), gradient.reals(), losses.f64() + first,
+                    log_totals.f64() + first);
     if (dx)
-      k.matmul(Transpose::kNo, Transpose::kNo, rows, width, vocabulary, options.multiplier, logits.f32(), vocabulary,
-               weight.value.f32(), width, dx.accumulate ? 1.0F : 0.0F, dx.data + first * width, width);
+      k.matmul(Transpose::kNo, Transpose::kNo, rows, width, vocabulary, options.multiplier, gradient.reals(),
+               vocabulary, w, width, dx.accumulate ? 1.0F : 0.0F, dx.data.at(first * width), width);
     if (dw) {
-      k.matmul(Transpose::kYes, Transpose::kNo, vocabulary, width, rows, options.multiplier, logits.f32(), vocabulary,
-               x_rows, width, dw.accumulate ? 1.0F : 0.0F, dw.data, width);
+      k.matmul(Transpose::kYes, Transpose::kNo, vocabulary, width, rows, options.multiplier, gradient.reals(),
+               vocabulary, x_rows, width, dw.accumulate ? 1.0F : 0.0F, dw.data, width);
       dw.accumulate = true;
     }
   }
-  HeadSums sums;
-  for (const double value : losses) sums.cross_entropy += value;
-  for (const double value : log_totals) sums.logit_z += value * value;
-  return sums;
+  return {k.sum_doubles(n, losses.f64(), false), k.sum_doubles(n, log_totals.f64(), true)};
 }
 
 }  // namespace heddle

@@ -10,31 +10,31 @@ Variable rmsnorm(Tape& tape, const Variable& x, const Variable& gain, float eps,
           "rmsnorm: x {} in stretches of {} with gain {}", shape_text(x.value.shape()), width,
           shape_text(gain.value.shape()));
   const Tensor inverse = Tensor::empty({n}, Purpose::kActivations);
-  const Variable y = tape.result(Tensor::empty(x.value.shape(), Purpose::kActivations), {&x, &gain});
-  tape.kernels().rmsnorm_forward(n, width, eps, x.value.f32(), gain.value.f32(), y.value.f32(), inverse.f32());
+  const Variable y = tape.result(Tensor::empty_like(x.value, Purpose::kActivations), {&x, &gain});
+  tape.kernels().rmsnorm_forward(n, width, eps, x.value.reals(), gain.value.f32(), y.value.reals(), inverse.f32());
   if (inverse_rms != nullptr) *inverse_rms = inverse;
   if (y.wants_gradient()) {
     tape.on_backward([&k = tape.kernels(), width, x, gain, inverse, y_slot = y.slot] {
       const Tensor dy = take_gradient(y_slot);
       if (!dy.defined()) return;
-      const GradientOut dgain = gradient_out(gain.slot);
-      const GradientOut dx = gradient_out(x.slot);
-      k.rmsnorm_backward(inverse.count(), width, x.value.f32(), gain.value.f32(), inverse.f32(), dy.f32(), dx, dgain);
+      const GradientOut dgain = float_gradient_out(gain.slot);
+      const RealsGradient dx = gradient_out(x.slot);
+      k.rmsnorm_backward(inverse.count(), width, x.value.reals(), gain.value.f32(), inverse.f32(), dy.reals(), dx,
+                         dgain);
     });
   }
   return y;
 }
 
 Variable swiglu(Tape& tape, const Variable& gate, const Variable& up) {
-  const Variable y = tape.result(
-      Tensor::empty(up.value.shape(), Purpose::kActivations, DType::kFloat32, up.value.row_capacity()), {&gate, &up});
-  tape.kernels().swiglu_forward(up.value.count(), gate.value.f32(), up.value.f32(), y.value.f32());
+  const Variable y = tape.result(Tensor::empty_like(up.value, Purpose::kActivations), {&gate, &up});
+  tape.kernels().swiglu_forward(up.value.count(), gate.value.reals(), up.value.reals(), y.value.reals());
   if (y.wants_gradient()) {
     tape.on_backward([&k = tape.kernels(), gate, up, y_slot = y.slot] {
       Tensor dy = take_gradient(y_slot);
       if (!dy.defined()) return;
-      Tensor dgate = Tensor::empty(dy.shape(), Purpose::kActivations, DType::kFloat32, dy.row_capacity());
-      k.swiglu_backward(dy.count(), gate.value.f32(), up.value.f32(), dy.f32(), dgate.f32(), dy.f32());
+      Tensor dgate = Tensor::empty_like(dy, Purpose::kActivations);
+      k.swiglu_backward(dy.count(), gate.value.reals(), up.value.reals(), dy.reals(), dgate.reals(), dy.reals());
       pass_gradient(k, gate.slot, std::move(dgate));
       pass_gradient(k, up.slot, std::move(dy));
     });
@@ -43,14 +43,13 @@ Variable swiglu(Tape& tape, const Variable& gate, const Variable& up) {
 }
 
 Variable activation(Tape& tape, Activation kind, const Variable& x) {
-  const Variable y =
-      tape.result(Tensor::empty(x.value.shape(), Purpose::kActivations, DType::kFloat32, x.value.row_capacity()), {&x});
-  tape.kernels().activation_forward(kind, x.value.count(), x.value.f32(), y.value.f32());
+  const Variable y = tape.result(Tensor::empty_like(x.value, Purpose::kActivations), {&x});
+  tape.kernels().activation_forward(kind, x.value.count(), x.value.reals(), y.value.reals());
   if (y.wants_gradient()) {
     tape.on_backward([&k = tape.kernels(), kind, x, y_slot = y.slot] {
       Tensor dy = take_gradient(y_slot);
       if (!dy.defined()) return;
-      k.activation_backward(kind, dy.count(), x.value.f32(), dy.f32(), dy.f32());
+      k.activation_backward(kind, dy.count(), x.value.reals(), dy.reals(), dy.reals());
       pass_gradient(k, x.slot, std::move(dy));
     });
   }
@@ -63,7 +62,7 @@ Variable sigmoid(Tape& tape, const Variable& x) {
   if (y.wants_gradient()) {
     tape.on_backward([&k = tape.kernels(), y = y.value, x_slot = x.slot, y_slot = y.slot] {
       const Tensor dy = take_gradient(y_slot);
-      if (dy.defined()) k.sigmoid_backward(dy.count(), y.f32(), dy.f32(), gradient_out(x_slot));
+      if (dy.defined()) k.sigmoid_backward(dy.count(), y.f32(), dy.f32(), float_gradient_out(x_slot));
     });
   }
   return y;
@@ -75,7 +74,7 @@ Variable softmax(Tape& tape, const Variable& x) {
   if (y.wants_gradient()) {
     tape.on_backward([&k = tape.kernels(), y = y.value, x_slot = x.slot, y_slot = y.slot] {
       const Tensor dy = take_gradient(y_slot);
-      if (dy.defined()) k.softmax_backward(y.dim(0), y.dim(1), y.f32(), dy.f32(), gradient_out(x_slot));
+      if (dy.defined()) k.softmax_backward(y.dim(0), y.dim(1), y.f32(), dy.f32(), float_gradient_out(x_slot));
     });
   }
   return y;
@@ -83,12 +82,12 @@ Variable softmax(Tape& tape, const Variable& x) {
 
 Variable scale(Tape& tape, float alpha, const Variable& x) {
   const Variable y = tape.result(x.value, {&x});
-  tape.kernels().scale(x.value.count(), alpha, x.value.f32(), y.value.f32());
+  tape.kernels().scale(x.value.count(), alpha, x.value.reals(), y.value.reals());
   if (y.wants_gradient()) {
     tape.on_backward([&k = tape.kernels(), alpha, x_slot = x.slot, y_slot = y.slot] {
       Tensor dy = take_gradient(y_slot);
       if (!dy.defined()) return;
-      k.scale(dy.count(), alpha, dy.f32(), dy.f32());
+      k.scale(dy.count(), alpha, dy.reals(), dy.reals());
       pass_gradient(k, x_slot, std::move(dy));
     });
   }
@@ -98,22 +97,22 @@ Variable scale(Tape& tape, float alpha, const Variable& x) {
 namespace {
 /// A copy of `gradient` times `factor`, for an input that is not the last to read it.
 Tensor scaled(const Kernels& k, const Tensor& gradient, float factor) {
-  Tensor copy = Tensor::empty(gradient.shape(), Purpose::kActivations);
-  k.scale(gradient.count(), factor, gradient.f32(), copy.f32());
+  Tensor copy = Tensor::empty_like(gradient, Purpose::kActivations);
+  k.scale(gradient.count(), factor, gradient.reals(), copy.reals());
   return copy;
 }
 }  // namespace
 
 Variable linear_combination(Tape& tape, float alpha, const Variable& x, float beta, const Variable& y) {
-  const Variable out = tape.result(Tensor::empty(x.value.shape(), Purpose::kActivations), {&x, &y});
-  tape.kernels().linear_combination(x.value.count(), alpha, x.value.f32(), beta, y.value.f32(), out.value.f32());
+  const Variable out = tape.result(Tensor::empty_like(x.value, Purpose::kActivations), {&x, &y});
+  tape.kernels().linear_combination(x.value.count(), alpha, x.value.reals(), beta, y.value.reals(), out.value.reals());
   if (out.wants_gradient()) {
     tape.on_backward([&k = tape.kernels(), alpha, beta, x_slot = x.slot, y_slot = y.slot, out_slot = out.slot] {
       Tensor dout = take_gradient(out_slot);
       if (!dout.defined()) return;
       if (y_slot != nullptr) pass_gradient(k, y_slot, scaled(k, dout, beta));
       if (x_slot == nullptr) return;
-      k.scale(dout.count(), alpha, dout.f32(), dout.f32());
+      k.scale(dout.count(), alpha, dout.reals(), dout.reals());
       pass_gradient(k, x_slot, std::move(dout));
     });
   }
@@ -122,8 +121,8 @@ Variable linear_combination(Tape& tape, float alpha, const Variable& x, float be
 
 Variable residual_add(Tape& tape, const Variable& stream, float scale, const Variable& branch) {
   const Variable out = tape.result(branch.value, {&stream, &branch});
-  tape.kernels().linear_combination(stream.value.count(), 1.0F, stream.value.f32(), scale, branch.value.f32(),
-                                    out.value.f32());
+  tape.kernels().linear_combination(stream.value.count(), 1.0F, stream.value.reals(), scale, branch.value.reals(),
+                                    out.value.reals());
   if (out.wants_gradient()) {
     tape.on_backward(
         [&k = tape.kernels(), scale, stream_slot = stream.slot, branch_slot = branch.slot, out_slot = out.slot] {
@@ -150,10 +149,10 @@ Variable looping_residual(Tape& tape, const Variable& stream, const Variable& br
   a.n_local = tape.result(Tensor::empty(shape, Purpose::kActivations), {&branch, &local_in});
   a.n_global = tape.result(Tensor::empty(shape, Purpose::kActivations), {&branch, &local_in, &global_in});
   const Variable out =
-      tape.result(Tensor::empty(shape, Purpose::kActivations), {&stream, &branch, &local_in, &global_in});
-  tape.kernels().looping_residual_forward(out.value.count(), c, stream.value.f32(), branch.value.f32(),
+      tape.result(Tensor::empty_like(stream.value, Purpose::kActivations), {&stream, &branch, &local_in, &global_in});
+  tape.kernels().looping_residual_forward(out.value.count(), c, stream.value.reals(), branch.value.reals(),
                                           local_in.value.f32(), global_in.value.f32(), a.n_local.value.f32(),
-                                          a.n_global.value.f32(), out.value.f32());
+                                          a.n_global.value.f32(), out.value.reals());
   if (out.wants_gradient()) {
     tape.on_backward([&k = tape.kernels(), c, stream_slot = stream.slot, branch_slot = branch.slot,
                       local_in = local_in.slot, global_in = global_in.slot, local_out = a.n_local.slot,
@@ -161,13 +160,13 @@ Variable looping_residual(Tape& tape, const Variable& stream, const Variable& br
       Tensor dout = take_gradient(out_slot);
       Tensor dlocal = take_gradient(local_out), dglobal = take_gradient(global_out);
       if (!dout.defined()) return;
-      Tensor dbranch = Tensor::empty(dout.shape(), Purpose::kActivations);
+      Tensor dbranch = Tensor::empty_like(dout, Purpose::kActivations);
       Tensor dlocal_in, dglobal_in;
       if (local_in != nullptr)
         dlocal_in = dlocal.defined() ? dlocal : Tensor::empty(dout.shape(), Purpose::kActivations);
       if (global_in != nullptr)
         dglobal_in = dglobal.defined() ? dglobal : Tensor::empty(dout.shape(), Purpose::kActivations);
-      k.looping_residual_backward(dout.count(), c, dout.f32(), dlocal.f32(), dglobal.f32(), dbranch.f32(),
+      k.looping_residual_backward(dout.count(), c, dout.reals(), dlocal.f32(), dglobal.f32(), dbranch.reals(),
                                   dlocal_in.f32(), dglobal_in.f32());
       pass_gradient(k, branch_slot, std::move(dbranch));
       if (local_in != nullptr) pass_gradient(k, local_in, std::move(dlocal_in));

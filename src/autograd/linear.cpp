@@ -5,19 +5,45 @@ namespace heddle {
 
 namespace {
 
-Tensor activations(Shape shape) {
-  return Tensor::empty(std::move(shape), Purpose::kActivations);
+/// Room for a result of `shape` that is stored as x is.
+Tensor activations(Shape shape, const Tensor& x) {
+  return Tensor::empty(std::move(shape), Purpose::kActivations, x.dtype(), x.row_capacity());
+}
+
+/// The copy of a weight that is stored as x is.
+const Tensor& weight_for(const Tensor& x, const Variable& weight) {
+  const Tensor& w = x.dtype() == weight.value.dtype() ? weight.value : weight.narrow;
+  require(w.defined(), "a weight {} has no bfloat16 copy", shape_text(weight.value.shape()));
+  return w;
+}
+
+/// x as float32, for a weight that exists in float32 only (routers).
+Variable widen(Tape& tape, const Variable& x) {
+  const Variable y = tape.result(Tensor::empty(x.value.shape(), Purpose::kActivations), {&x});
+  tape.kernels().scale(x.value.count(), 1, x.value.reals(), y.value.reals());
+  if (y.wants_gradient()) {
+    tape.on_backward([&k = tape.kernels(), x_slot = x.slot, y_slot = y.slot] {
+      const Tensor dy = take_gradient(y_slot);
+      if (!dy.defined()) return;
+      const RealsGradient dx = gradient_out(x_slot);
+      if (dx.accumulate)
+        k.linear_combination(dy.count(), 1, dx.data, 1, dy.reals(), dx.data);
+      else
+        k.scale(dy.count(), 1, dy.reals(), dx.data);
+    });
+  }
+  return y;
 }
 
 /// Gradients of y = x W^T given dy [N,M].
 void linear_backward(const Kernels& k, const Tensor& x, const Tensor& weight, const Tensor& dy,
                      const SlotPointer& x_slot, const SlotPointer& weight_slot) {
   const int64_t n = dy.dim(0), m = weight.dim(0), width = weight.dim(1);
-  if (const GradientOut dw = gradient_out(weight_slot))
-    k.matmul(Transpose::kYes, Transpose::kNo, m, width, n, 1, dy.f32(), m, x.f32(), width, dw.accumulate ? 1.0F : 0.0F,
-             dw.data, width);
-  if (const GradientOut dx = gradient_out(x_slot))
-    k.matmul(Transpose::kNo, Transpose::kNo, n, width, m, 1, dy.f32(), m, weight.f32(), width,
+  if (const RealsGradient dw = gradient_out(weight_slot))
+    k.matmul(Transpose::kYes, Transpose::kNo, m, width, n, 1, dy.reals(), m, x.reals(), width,
+             dw.accumulate ? 1.0F : 0.0F, dw.data, width);
+  if (const RealsGradient dx = gradient_out(x_slot))
+    k.matmul(Transpose::kNo, Transpose::kNo, n, width, m, 1, dy.reals(), m, weight.reals(), width,
              dx.accumulate ? 1.0F : 0.0F, dx.data, width);
 }
 
@@ -25,14 +51,15 @@ void linear_backward(const Kernels& k, const Tensor& x, const Tensor& weight, co
 
 Variable embedding(Tape& tape, const Tensor& tokens, const Variable& table, float scale) {
   const int64_t n = tokens.count(), width = table.value.dim(1);
-  const Variable y = tape.result(activations({n, width}), {&table});
-  tape.kernels().embedding_forward(n, width, scale, tokens.i32(), table.value.f32(), y.value.f32());
+  const Variable y = tape.result(Tensor::empty({n, width}, Purpose::kActivations, tape.activations()), {&table});
+  tape.kernels().embedding_forward(n, width, scale, tokens.i32(), table.value.f32(), y.value.reals());
   if (y.wants_gradient()) {
     tape.on_backward([&k = tape.kernels(), tokens, scale, vocabulary = table.value.dim(0), table_slot = table.slot,
                       y_slot = y.slot] {
       const Tensor dy = take_gradient(y_slot);
       if (!dy.defined()) return;
-      k.embedding_backward(dy.dim(0), dy.dim(1), vocabulary, scale, tokens.i32(), dy.f32(), gradient_out(table_slot));
+      k.embedding_backward(dy.dim(0), dy.dim(1), vocabulary, scale, tokens.i32(), dy.reals(),
+                           float_gradient_out(table_slot));
     });
   }
   return y;
@@ -42,15 +69,17 @@ Variable linear(Tape& tape, const Variable& x, const Variable& weight) {
   const int64_t n = x.value.dim(0), m = weight.value.dim(0), width = weight.value.dim(1);
   require(x.value.dim(1) == width, "linear: x {} with weight {}", shape_text(x.value.shape()),
           shape_text(weight.value.shape()));
-  const Variable y = tape.result(activations({n, m}), {&x, &weight});
-  tape.kernels().matmul(Transpose::kNo, Transpose::kYes, n, m, width, 1, x.value.f32(), width, weight.value.f32(),
-                        width, 0, y.value.f32(), m);
+  if (x.value.dtype() != DType::kFloat32 && !weight.narrow.defined()) return linear(tape, widen(tape, x), weight);
+  const Tensor& w = weight_for(x.value, weight);
+  const Variable y = tape.result(activations({n, m}, x.value), {&x, &weight});
+  tape.kernels().matmul(Transpose::kNo, Transpose::kYes, n, m, width, 1, x.value.reals(), width, w.reals(), width, 0,
+                        y.value.reals(), m);
   if (y.wants_gradient()) {
-    tape.on_backward([&k = tape.kernels(), x = x.value, weight = weight.value, x_slot = x.slot,
-                      weight_slot = weight.slot, y_slot = y.slot] {
-      const Tensor dy = take_gradient(y_slot);
-      if (dy.defined()) linear_backward(k, x, weight, dy, x_slot, weight_slot);
-    });
+    tape.on_backward(
+        [&k = tape.kernels(), x = x.value, weight = w, x_slot = x.slot, weight_slot = weight.slot, y_slot = y.slot] {
+          const Tensor dy = take_gradient(y_slot);
+          if (dy.defined()) linear_backward(k, x, weight, dy, x_slot, weight_slot);
+        });
   }
   return y;
 }
@@ -59,26 +88,26 @@ Variable linear_pair(Tape& tape, const Variable& a, const Variable& b, const Var
   const int64_t n = a.value.dim(0), width = a.value.dim(1), m = weight.value.dim(0);
   require(a.value.shape() == b.value.shape() && weight.value.dim(1) == 2 * width, "linear_pair: {} and {} with {}",
           shape_text(a.value.shape()), shape_text(b.value.shape()), shape_text(weight.value.shape()));
-  const Variable y = tape.result(activations({n, m}), {&a, &b, &weight});
-  const float* const w = weight.value.f32();
-  tape.kernels().matmul(Transpose::kNo, Transpose::kYes, n, m, width, 1, a.value.f32(), width, w, 2 * width, 0,
-                        y.value.f32(), m);
-  tape.kernels().matmul(Transpose::kNo, Transpose::kYes, n, m, width, 1, b.value.f32(), width, w + width, 2 * width, 1,
-                        y.value.f32(), m);
+  const Variable y = tape.result(activations({n, m}, a.value), {&a, &b, &weight});
+  const Reals w = weight_for(a.value, weight).reals();
+  tape.kernels().matmul(Transpose::kNo, Transpose::kYes, n, m, width, 1, a.value.reals(), width, w, 2 * width, 0,
+                        y.value.reals(), m);
+  tape.kernels().matmul(Transpose::kNo, Transpose::kYes, n, m, width, 1, b.value.reals(), width, w.at(width), 2 * width,
+                        1, y.value.reals(), m);
   if (y.wants_gradient()) {
-    tape.on_backward([&k = tape.kernels(), a, b, weight, y_slot = y.slot] {
+    tape.on_backward([&k = tape.kernels(), a, b, weight = w, weight_slot = weight.slot, y_slot = y.slot] {
       const Tensor dy = take_gradient(y_slot);
       if (!dy.defined()) return;
       const int64_t rows = dy.dim(0), outputs = dy.dim(1), columns = a.value.dim(1);
-      const GradientOut dw = gradient_out(weight.slot);
+      const RealsGradient dw = gradient_out(weight_slot);
       int64_t first = 0;  // column of the weight
       for (const Variable* x : {&a, &b}) {
         if (dw)
-          k.matmul(Transpose::kYes, Transpose::kNo, outputs, columns, rows, 1, dy.f32(), outputs, x->value.f32(),
-                   columns, dw.accumulate ? 1.0F : 0.0F, dw.data + first, 2 * columns);
-        if (const GradientOut dx = gradient_out(x->slot))
-          k.matmul(Transpose::kNo, Transpose::kNo, rows, columns, outputs, 1, dy.f32(), outputs,
-                   weight.value.f32() + first, 2 * columns, dx.accumulate ? 1.0F : 0.0F, dx.data, columns);
+          k.matmul(Transpose::kYes, Transpose::kNo, outputs, columns, rows, 1, dy.reals(), outputs, x->value.reals(),
+                   columns, dw.accumulate ? 1.0F : 0.0F, dw.data.at(first), 2 * columns);
+        if (const RealsGradient dx = gradient_out(x->slot))
+          k.matmul(Transpose::kNo, Transpose::kNo, rows, columns, outputs, 1, dy.reals(), outputs, weight.at(first),
+                   2 * columns, dx.accumulate ? 1.0F : 0.0F, dx.data, columns);
         first += columns;
       }
     });
@@ -90,11 +119,12 @@ Variable linear_add(Tape& tape, const Variable& base, const Variable& x, const V
   const int64_t n = x.value.dim(0), m = weight.value.dim(0), width = weight.value.dim(1);
   require(base.value.dim(0) == n && base.value.dim(1) == m, "linear_add: base {} for a product of {} by {}",
           shape_text(base.value.shape()), n, m);
+  const Tensor& w = weight_for(x.value, weight);
   const Variable y = tape.result(base.value, {&base, &x, &weight});
-  tape.kernels().matmul(Transpose::kNo, Transpose::kYes, n, m, width, 1, x.value.f32(), width, weight.value.f32(),
-                        width, 1, y.value.f32(), m);
+  tape.kernels().matmul(Transpose::kNo, Transpose::kYes, n, m, width, 1, x.value.reals(), width, w.reals(), width, 1,
+                        y.value.reals(), m);
   if (y.wants_gradient()) {
-    tape.on_backward([&k = tape.kernels(), x = x.value, weight = weight.value, base_slot = base.slot, x_slot = x.slot,
+    tape.on_backward([&k = tape.kernels(), x = x.value, weight = w, base_slot = base.slot, x_slot = x.slot,
                       weight_slot = weight.slot, y_slot = y.slot] {
       Tensor dy = take_gradient(y_slot);
       if (!dy.defined()) return;
@@ -110,21 +140,20 @@ Variable grouped_linear(Tape& tape, const Variable& x, const Variable& weight,
   const int64_t groups = weight.value.dim(0), m = weight.value.dim(1), width = weight.value.dim(2);
   require(static_cast<int64_t>(offsets->size()) == groups + 1 && offsets->back() == x.value.dim(0),
           "grouped_linear: {} offsets for {} groups", offsets->size(), groups);
-  const Variable y =
-      tape.result(Tensor::empty({x.value.dim(0), m}, Purpose::kActivations, DType::kFloat32, x.value.row_capacity()),
-                  {&x, &weight});
-  tape.kernels().grouped_matmul_forward(groups, offsets->data(), m, width, x.value.f32(), weight.value.f32(),
-                                        y.value.f32());
+  const Tensor& w = weight_for(x.value, weight);
+  const Variable y = tape.result(activations({x.value.dim(0), m}, x.value), {&x, &weight});
+  tape.kernels().grouped_matmul_forward(groups, offsets->data(), m, width, x.value.reals(), w.reals(), y.value.reals());
   if (y.wants_gradient()) {
-    tape.on_backward([&k = tape.kernels(), offsets, x = x.value, weight = weight.value, x_slot = x.slot,
-                      weight_slot = weight.slot, y_slot = y.slot] {
+    tape.on_backward([&k = tape.kernels(), offsets, x = x.value, weight = w, x_slot = x.slot, weight_slot = weight.slot,
+                      y_slot = y.slot] {
       const Tensor dy = take_gradient(y_slot);
       if (!dy.defined()) return;
       const int64_t g = weight.dim(0), rows = weight.dim(1), columns = weight.dim(2);
-      if (const GradientOut dw = gradient_out(weight_slot))
-        k.grouped_matmul_weight_gradient(g, offsets->data(), rows, columns, dy.f32(), x.f32(), dw.accumulate, dw.data);
-      if (const GradientOut dx = gradient_out(x_slot))
-        k.grouped_matmul_input_gradient(g, offsets->data(), rows, columns, dy.f32(), weight.f32(), dx.accumulate,
+      if (const GradientOut dw = float_gradient_out(weight_slot))
+        k.grouped_matmul_weight_gradient(g, offsets->data(), rows, columns, dy.reals(), x.reals(), dw.accumulate,
+                                         dw.data);
+      if (const RealsGradient dx = gradient_out(x_slot))
+        k.grouped_matmul_input_gradient(g, offsets->data(), rows, columns, dy.reals(), weight.reals(), dx.accumulate,
                                         dx.data);
     });
   }

@@ -50,7 +50,7 @@ void ParameterSet::allocate_gradients() {
     // Only the gaps: what a parameter holds is written before it is read.
     int64_t end = 0;
     for (const ArenaRange& range : a.ranges) {
-      std::fill(a.gradients.f32() + end, a.gradients.f32() + range.first, 0.0F);
+      a.gradients.flat(end, {range.first - end}).fill_zero();
       end = range.end();
     }
   }

@@ -23,6 +23,7 @@ struct Parameter {
   int64_t first = 0;          ///< first index of the first axis that this rank holds (experts only)
   Shape local_shape;          ///< of the part that this rank holds
   Tensor value;               ///< local part
+  Tensor narrow;              ///< bfloat16 copy of `value` that products read; undefined where they read `value`
   Tensor gradient;            ///< like value; memory stays allocated between steps
   size_t place = 0;           ///< among the parameters of this sharing
   bool has_gradient = false;  ///< something was written to `gradient` since clear_gradients()

@@ -13,7 +13,7 @@ Variable route_weights(Tape& tape, const Variable& scores, const Tensor& index, 
       const Tensor dw = take_gradient(w_slot);
       if (!dw.defined()) return;
       k.route_weights_backward(index.dim(0), scores.value.dim(1), index.dim(1), renormalise, scores.value.f32(),
-                               index.i32(), keep.u8(), dw.f32(), gradient_out(scores.slot));
+                               index.i32(), keep.u8(), dw.f32(), float_gradient_out(scores.slot));
     });
   }
   return w;
@@ -28,7 +28,7 @@ Variable expert_share(Tape& tape, const Variable& scores) {
       const Tensor dshare = take_gradient(share_slot);
       if (!dshare.defined()) return;
       k.expert_share_backward(scores.value.dim(0), scores.value.dim(1), scores.value.f32(), dshare.f32(),
-                              gradient_out(scores.slot));
+                              float_gradient_out(scores.slot));
     });
   }
   return share;
@@ -36,13 +36,11 @@ Variable expert_share(Tape& tape, const Variable& scores) {
 
 double router_z_loss(Tape& tape, const Variable& logits, float gradient_scale) {
   const int64_t n = logits.value.dim(0);
-  std::vector<double> squares(static_cast<size_t>(n));
-  const GradientOut dlogits = tape.recording() ? gradient_out(logits.slot) : GradientOut{};
-  tape.kernels().squared_log_sum_exp(n, logits.value.dim(1), gradient_scale, logits.value.f32(), squares.data(),
+  const Tensor squares = Tensor::empty({n}, Purpose::kWorkspace, DType::kFloat64);
+  const GradientOut dlogits = tape.recording() ? float_gradient_out(logits.slot) : GradientOut{};
+  tape.kernels().squared_log_sum_exp(n, logits.value.dim(1), gradient_scale, logits.value.f32(), squares.f64(),
                                      dlogits);
-  double sum = 0;
-  for (const double square : squares) sum += square;
-  return sum;
+  return tape.kernels().sum_doubles(n, squares.f64(), false);
 }
 
 }  // namespace heddle

@@ -2,19 +2,25 @@
 
 namespace heddle {
 
-GradientOut gradient_out(const SlotPointer& slot) {
+RealsGradient gradient_out(const SlotPointer& slot) {
   if (slot == nullptr) return {};
   if (slot->parameter != nullptr) {
     Parameter& p = *slot->parameter;
     require(p.gradient.defined(), "parameter '{}' has no gradient memory", p.name);
     const bool accumulate = p.has_gradient;
     p.has_gradient = true;
-    return {p.gradient.f32(), accumulate};
+    return {p.gradient.reals(), accumulate};
   }
   const bool accumulate = slot->gradient.defined();
-  if (!accumulate)
-    slot->gradient = Tensor::empty(slot->shape, Purpose::kActivations, DType::kFloat32, slot->row_capacity);
-  return {slot->gradient.f32(), accumulate};
+  if (!accumulate) slot->gradient = Tensor::empty(slot->shape, Purpose::kActivations, slot->dtype, slot->row_capacity);
+  return {slot->gradient.reals(), accumulate};
+}
+
+GradientOut float_gradient_out(const SlotPointer& slot) {
+  const RealsGradient out = gradient_out(slot);
+  if (!out) return {};
+  require(out.data.type == RealType::kFloat32, "the gradient of a value {} is not float32", shape_text(slot->shape));
+  return {static_cast<float*>(out.data.data), out.accumulate};
 }
 
 void pass_gradient(const Kernels& kernels, const SlotPointer& slot, Tensor gradient) {
@@ -23,11 +29,11 @@ void pass_gradient(const Kernels& kernels, const SlotPointer& slot, Tensor gradi
     slot->gradient = std::move(gradient);
     return;
   }
-  const GradientOut out = gradient_out(slot);
+  const RealsGradient out = gradient_out(slot);
   if (out.accumulate)
-    kernels.linear_combination(gradient.count(), 1.0F, out.data, 1.0F, gradient.f32(), out.data);
+    kernels.linear_combination(gradient.count(), 1.0F, out.data, 1.0F, gradient.reals(), out.data);
   else
-    kernels.scale(gradient.count(), 1.0F, gradient.f32(), out.data);
+    kernels.scale(gradient.count(), 1.0F, gradient.reals(), out.data);
 }
 
 Tensor take_gradient(const SlotPointer& slot) {
@@ -38,24 +44,26 @@ Tensor take_gradient(const SlotPointer& slot) {
 Variable Tape::leaf(Tensor value) const {
   auto slot = std::make_shared<GradientSlot>();
   slot->shape = value.shape();
-  return {std::move(value), std::move(slot)};
+  slot->dtype = value.dtype();
+  return {std::move(value), std::move(slot), {}};
 }
 
 Variable Tape::parameter(Parameter& p) const {
-  if (!recording()) return {p.value, nullptr};
+  if (!recording()) return {p.value, nullptr, p.narrow};
   auto slot = std::make_shared<GradientSlot>();
   slot->shape = p.value.shape();
   slot->parameter = &p;
-  return {p.value, std::move(slot)};
+  return {p.value, std::move(slot), p.narrow};
 }
 
 Variable Tape::result(Tensor value, std::initializer_list<const Variable*> inputs) const {
-  Variable output{std::move(value), nullptr};
+  Variable output{std::move(value), nullptr, {}};
   if (!recording()) return output;
   for (const Variable* input : inputs) {
     if (!input->wants_gradient()) continue;
     output.slot = std::make_shared<GradientSlot>();
     output.slot->shape = output.value.shape();
+    output.slot->dtype = output.value.dtype();
     output.slot->row_capacity = output.value.row_capacity();
     break;
   }

@@ -21,6 +21,7 @@ namespace heddle {
 /// Where the gradient of one value gathers.
 struct GradientSlot {
   Shape shape;
+  DType dtype = DType::kFloat32;
   int64_t row_capacity = 0;        ///< of the value, and so of its gradient
   Tensor gradient;                 ///< undefined until something arrives
   Parameter* parameter = nullptr;  ///< gradients go to the parameter's own buffer instead
@@ -31,11 +32,15 @@ using SlotPointer = std::shared_ptr<GradientSlot>;  ///< null: no gradient wante
 struct Variable {
   Tensor value;
   SlotPointer slot;
+  Tensor narrow;  ///< of a weight: its bfloat16 copy, where activations are bfloat16
   bool wants_gradient() const { return slot != nullptr; }
 };
 
-/// Destination of a gradient of `slot`, allocated on first use; {nullptr} for a null slot.
-GradientOut gradient_out(const SlotPointer& slot);
+/// Destination of a gradient of `slot`, allocated on first use and stored as the value is (float32 for a parameter);
+/// null for a null slot.
+RealsGradient gradient_out(const SlotPointer& slot);
+/// The same for what is float32 everywhere: parameters, and what routers compute.
+GradientOut float_gradient_out(const SlotPointer& slot);
 /// Hands a finished gradient to `slot`: moved in when it is the first, added otherwise. The tensor must not be shared.
 void pass_gradient(const Kernels& kernels, const SlotPointer& slot, Tensor gradient);
 /// Takes the gradient out of a slot; undefined if none arrived.
@@ -44,15 +49,18 @@ Tensor take_gradient(const SlotPointer& slot);
 class Tape {
  public:
   enum class Mode { kRecord, kForwardOnly };
-  explicit Tape(const Kernels& kernels, Mode mode = Mode::kRecord) : kernels_(kernels), mode_(mode) {}
+  /// activations: how values between operations are stored, kFloat32 or kBfloat16.
+  explicit Tape(const Kernels& kernels, Mode mode = Mode::kRecord, DType activations = DType::kFloat32)
+      : kernels_(kernels), mode_(mode), activations_(activations) {}
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
   const Kernels& kernels() const { return kernels_; }
+  DType activations() const { return activations_; }
   bool recording() const { return mode_ == Mode::kRecord; }
 
   /// A value without gradient: the input of a segment, or a detached state.
-  static Variable constant(Tensor value) { return {std::move(value), nullptr}; }
+  static Variable constant(Tensor value) { return {std::move(value), nullptr, {}}; }
   /// A value whose gradient the caller reads with take_gradient after backward() (tests, boundaries).
   Variable leaf(Tensor value) const;
   Variable parameter(Parameter& p) const;
@@ -68,6 +76,7 @@ class Tape {
  private:
   const Kernels& kernels_;
   Mode mode_;
+  DType activations_;
   std::vector<std::function<void()>> closures_;
 };
 

@@ -23,11 +23,11 @@ using AttentionWorkspace = int64_t(const AttentionShape& shape);
 /// lse [batch, query_heads, sequence] = log of the sum of exp(scores).
 /// document_start [batch*sequence]: first position (within the row) that position s may attend to, 0 <= start <= s and
 /// not decreasing along a row; nullptr: 0 everywhere. Position s attends to start .. s.
-using AttentionForward = void(const AttentionShape& shape, const float* q, const float* k, const float* v,
-                              const int32_t* document_start, float* out, float* lse, float* workspace);
+using AttentionForward = void(const AttentionShape& shape, ConstReals q, ConstReals k, ConstReals v,
+                              const int32_t* document_start, Reals out, float* lse, float* workspace);
 /// Overwrites dq, dk, dv.
-using AttentionBackward = void(const AttentionShape& shape, const float* q, const float* k, const float* v,
-                               const int32_t* document_start, const float* out, const float* lse, const float* dout,
-                               float* dq, float* dk, float* dv, float* workspace);
+using AttentionBackward = void(const AttentionShape& shape, ConstReals q, ConstReals k, ConstReals v,
+                               const int32_t* document_start, ConstReals out, const float* lse, ConstReals dout,
+                               Reals dq, Reals dk, Reals dv, float* workspace);
 
 }  // namespace heddle

@@ -16,10 +16,11 @@ struct CrossEntropyOptions {
 
 /// Targets are in [0, vocabulary) or kIgnoredTarget; others are not checked here.
 /// log_total[r] = logsumexp(logits[r,:]) and loss[r] = log_total[r] - logits[r,target[r]], after the soft cap; both are
-/// 0 where target[r] is kIgnoredTarget; double. With want_gradient the logits are replaced by gradient_scale *
-/// d(loss[r] + z_weight * log_total[r]^2)/dlogits (zero for ignored rows). Otherwise they stay as they are, or become
-/// the capped ones where there is a cap.
+/// 0 where target[r] is kIgnoredTarget; double. gradient (nullptr: not wanted; may be the memory of the logits) becomes
+/// gradient_scale * d(loss[r] + z_weight * log_total[r]^2)/dlogits, zero for ignored rows. Without it the logits stay
+/// as they are, or become the capped ones where there is a cap; beside a gradient in memory of its own they may become
+/// anything.
 using CrossEntropy = void(int64_t rows, int64_t vocabulary, const int32_t* targets, const CrossEntropyOptions& options,
-                          bool want_gradient, float* logits, double* loss, double* log_total);
+                          float* logits, Reals gradient, double* loss, double* log_total);
 
 }  // namespace heddle

@@ -7,11 +7,11 @@
 namespace heddle {
 
 /// h, injected, out [rows,width]; dt_bias, a_log [width].
-using DecayInjectionForward = void(int64_t rows, int64_t width, const float* h, const float* injected,
-                                   const float* dt_bias, const float* a_log, float* out);
+using DecayInjectionForward = void(int64_t rows, int64_t width, ConstReals h, ConstReals injected, const float* dt_bias,
+                                   const float* a_log, Reals out);
 /// ddt_bias and da_log sum over rows in a fixed order that does not depend on the thread count.
-using DecayInjectionBackward = void(int64_t rows, int64_t width, const float* h, const float* injected,
-                                    const float* dt_bias, const float* a_log, const float* dout, GradientOut dh,
-                                    GradientOut dinjected, GradientOut ddt_bias, GradientOut da_log);
+using DecayInjectionBackward = void(int64_t rows, int64_t width, ConstReals h, ConstReals injected,
+                                    const float* dt_bias, const float* a_log, ConstReals dout, RealsGradient dh,
+                                    RealsGradient dinjected, GradientOut ddt_bias, GradientOut da_log);
 
 }  // namespace heddle

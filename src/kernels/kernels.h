@@ -17,6 +17,7 @@
 #include "kernels/optimizer.h"
 #include "kernels/rmsnorm.h"
 #include "kernels/rotary.h"
+#include "kernels/route_plan.h"
 #include "kernels/routing.h"
 #include "kernels/rows.h"
 #include "kernels/softmax.h"
@@ -58,6 +59,8 @@ struct Kernels {
   Scale* scale;
   FillZero* fill_zero;
   SumOfSquares* sum_of_squares;
+  SumsOfSquares* sums_of_squares;
+  SumDoubles* sum_doubles;
   WeightedSumForward* weighted_sum_forward;
   WeightedTermBackward* weighted_term_backward;
   LoopingResidualForward* looping_residual_forward;
@@ -70,6 +73,12 @@ struct Kernels {
   GatherRows* gather_rows;
   SumSlots* sum_slots;
   SumSlotsBackward* sum_slots_backward;
+  Scatter* scatter;
+  RouteCount* route_count;
+  RouteSend* route_send;
+  RouteReceive* route_receive;
+  CountChoices* count_choices;
+  KeepLargest* keep_largest;
   SoftCap* soft_cap;
   CrossEntropy* cross_entropy;
   AdamW* adamw;

@@ -19,15 +19,15 @@ struct LoopingResidualCoefficients {
 };
 
 /// n_local_in / n_global_in are nullptr where the accumulator is empty (then beta is not used).
-using LoopingResidualForward = void(int64_t count, const LoopingResidualCoefficients& c, const float* stream,
-                                    const float* branch, const float* n_local_in, const float* n_global_in,
-                                    float* n_local_out, float* n_global_out, float* stream_out);
+using LoopingResidualForward = void(int64_t count, const LoopingResidualCoefficients& c, ConstReals stream,
+                                    ConstReals branch, const float* n_local_in, const float* n_global_in,
+                                    float* n_local_out, float* n_global_out, Reals stream_out);
 /// dstream_out [count] is the gradient of stream_out (its pass to `stream` is the identity and left to the caller).
 /// dn_local_out, dn_global_out: gradients that later blocks sent back to the accumulators, nullptr if none.
 /// Writes dbranch (overwrite), dn_local_in and dn_global_in (nullptr: not wanted; may be the memory of dn_local_out /
 /// dn_global_out).
-using LoopingResidualBackward = void(int64_t count, const LoopingResidualCoefficients& c, const float* dstream_out,
-                                     const float* dn_local_out, const float* dn_global_out, float* dbranch,
+using LoopingResidualBackward = void(int64_t count, const LoopingResidualCoefficients& c, ConstReals dstream_out,
+                                     const float* dn_local_out, const float* dn_global_out, Reals dbranch,
                                      float* dn_local_in, float* dn_global_in);
 
 }  // namespace heddle

@@ -38,7 +38,8 @@ double wrapped_normal(double z) {
 void fill(Parameter& p, uint64_t seed, const std::string& stream_name, Draws draws) {
   const auto stream = static_cast<uint32_t>(hash64(stream_name));
   const int64_t count = p.value.count(), offset = p.global_offset();
-  float* const out = p.value.f32();
+  std::vector<float> values(static_cast<size_t>(count));
+  float* const out = values.data();
   parallel_for(count, count > kParallelElements, [=](int64_t i) {
     const auto index = static_cast<uint64_t>(offset + i);
     double value = draws.size;
@@ -57,12 +58,14 @@ void fill(Parameter& p, uint64_t seed, const std::string& stream_name, Draws dra
     }
     out[i] = static_cast<float>(value);
   });
+  p.value.set<float>(values);
 }
 
 /// Ones where column = row (modulo the columns that repeat), zeros elsewhere: [rows, columns].
 void fill_identity(const Parameter& p, int64_t rows, int64_t columns) {
-  p.value.fill_zero();
-  for (int64_t r = 0; r < rows; ++r) p.value.f32()[r * columns + r] = 1;
+  std::vector<float> values(static_cast<size_t>(rows * columns), 0);
+  for (int64_t r = 0; r < rows; ++r) values[static_cast<size_t>(r * columns + r)] = 1;
+  p.value.set<float>(values);
 }
 
 /// The places of a matrix that initialisers tell apart.
@@ -143,9 +146,11 @@ bool fill_common(const ModelConfig& c, Parameter& p, uint64_t seed) {
   else if (p.name == "hyper.read" || p.name == "hyper.mix") {
     const bool read = p.name == "hyper.read";
     const int64_t h = c.lanes;
-    p.value.fill_zero();
+    std::vector<float> values(static_cast<size_t>(p.value.count()), 0);
     for (int64_t t = 0; t < c.loops; ++t)
-      for (int64_t i = 0; i < (read ? 1 : h); ++i) p.value.f32()[read ? t * h + t % h : (t * h + i) * h + i] = 1;
+      for (int64_t i = 0; i < (read ? 1 : h); ++i)
+        values[static_cast<size_t>(read ? t * h + t % h : (t * h + i) * h + i)] = 1;
+    p.value.set<float>(values);
   } else {
     return false;
   }

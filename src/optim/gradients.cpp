@@ -13,7 +13,8 @@ constexpr Sharing kSharings[] = {Sharing::kReplicated, Sharing::kExpert};
 /// Sums of squares of the blocks of all units of all gradients of a sharing, in arena order; with shards they are
 /// gathered from their owners.
 double sum_of_blocks(ParameterSet& parameters, Sharing sharing, const Shards& shards, const Kernels& kernels) {
-  std::vector<double> sums;  // 0 for blocks of other owners, so that adding the ranks' lists is exact
+  // Blocks of other owners are empty and count 0, so that adding the ranks' lists is exact.
+  std::vector<Stretch> blocks;
   for (const Parameter& p : parameters.all()) {
     if (p.sharing != sharing || !p.has_gradient) continue;
     const ArenaRange owned = shards.owned(p);
@@ -22,10 +23,12 @@ double sum_of_blocks(ParameterSet& parameters, Sharing sharing, const Shards& sh
       const bool mine = start >= owned.first && start < owned.end();
       for (int64_t first = start; first < end; first += shards.block()) {
         const int64_t count = std::min(shards.block(), end - first);
-        sums.push_back(mine ? kernels.sum_of_squares(count, p.gradient.f32() + first) : 0.0);
+        blocks.push_back({p.gradient.f32() + first, mine ? count : 0});
       }
     }
   }
+  std::vector<double> sums(blocks.size());
+  kernels.sums_of_squares(static_cast<int64_t>(blocks.size()), blocks.data(), sums.data());
   if (shards.enabled()) shards.group(sharing).all_reduce_sum(std::span<double>(sums));
   double total = 0;
   for (const double sum : sums) total += sum;

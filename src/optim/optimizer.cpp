@@ -98,6 +98,7 @@ void Optimizer::muon_step(Parameter& p, State& state, double rate, double moment
   float* const u = workspace_.momentum.f32();
   const float* const gradient = p.gradient.f32() + state.owned.first;
   float* const moment = state.first.f32();
+  const std::vector<float> targets = state.target.defined() ? state.target.get<float>() : std::vector<float>();
   int64_t number = 0;
   for (int64_t at = 0; at < state.owned.count; at += m.unit()) {
     kernels_.linear_combination(m.unit(), keep, moment + at, add, gradient + at, moment + at);
@@ -113,7 +114,7 @@ void Optimizer::muon_step(Parameter& p, State& state, double rate, double moment
       muon_direction(config_.muon, m, kernels_, workspace_, x, second);
       float* const value = p.value.f32() + state.owned.first + at + piece * m.step;
       if (config_.name == "muonh")
-        muonh_update(m, rate, state.target.f32()[number], x, value);
+        muonh_update(m, rate, targets[static_cast<size_t>(number)], x, value);
       else
         muon_update(m, rate, x, value);
     }
@@ -144,14 +145,16 @@ void Optimizer::muonh_update(const Matrices& m, double rate, float target, float
 void Optimizer::set_targets(const Parameter& p, State& state) const {
   const Matrices m = matrices_of(p);
   const Tensor copy = Tensor::empty({m.dense() ? 0 : m.elements()}, Purpose::kWorkspace);
+  std::vector<float> targets;
   for (int64_t i = 0; i < state.target.count(); ++i) {
     const float* matrix = p.value.f32() + state.owned.first + i * m.step;
     if (!m.dense()) {
       kernels_.copy_matrix(m.rows, m.columns, matrix, m.leading, copy.f32(), m.columns);
       matrix = copy.f32();
     }
-    state.target.f32()[i] = static_cast<float>(std::sqrt(kernels_.sum_of_squares(m.elements(), matrix)));
+    targets.push_back(static_cast<float>(std::sqrt(kernels_.sum_of_squares(m.elements(), matrix))));
   }
+  state.target.set<float>(targets);
 }
 
 void Optimizer::weights_replaced(const Parameter& p, bool forget) {

@@ -1,11 +1,8 @@
 #include "tensor/allocator.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cstdlib>
 #include <iterator>
 
 #include "support/error.h"
@@ -49,19 +46,9 @@ int64_t Allocator::size_class(int64_t bytes, Purpose purpose) {
   return (bytes + step - 1) / step * step;
 }
 
-void* Allocator::system_block(int64_t size) const {
-  if (backing_ == Backing::kMemory) return std::aligned_alloc(64, static_cast<size_t>(size));
-  void* const block = ::mmap(nullptr, static_cast<size_t>(size), PROT_READ | PROT_WRITE,
-                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return block == MAP_FAILED ? nullptr : block;
-}
-
 void Allocator::free_block(void* block, int64_t size) {
   use_.reserved -= size;
-  if (backing_ == Backing::kMemory)
-    std::free(block);
-  else
-    ::munmap(block, static_cast<size_t>(size));
+  memory_.give(block, size);
 }
 
 // The smallest kept block that holds `size` and is at most half as large again.
@@ -78,10 +65,10 @@ void* Allocator::from_cache(int64_t size) {
 void* Allocator::from_system(int64_t size, Purpose purpose) {
   const int64_t limit = 2 * std::max(largest_total_, use_.total + size);
   if (use_.reserved + size > limit) shrink_to(limit - size);
-  void* block = system_block(size);
+  void* block = memory_.take(size);
   if (block == nullptr) {
     shrink_to(0);
-    block = system_block(size);
+    block = memory_.take(size);
   }
   if (block == nullptr)
     throw Error(
@@ -127,7 +114,7 @@ void Allocator::release(void* block, int64_t bytes, Purpose purpose) noexcept {
     held_size_.erase(larger);
   }
   // Untouched blocks must be zeros when they are handed out again.
-  if (backing_ == Backing::kUntouched)
+  if (memory_.gives_zeros())
     free_block(block, held);
   else
     cache_[held].push_back({block, step_});

@@ -12,6 +12,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "tensor/memory.h"
+
 namespace heddle {
 
 enum class Purpose : int { kWeights, kGradients, kOptimizer, kActivations, kExchange, kWorkspace };
@@ -26,16 +28,13 @@ struct MemoryUse {
   int64_t system_requests = 0;               ///< how often the system was asked
 };
 
-/// Thread-safe. Blocks are aligned to 64 bytes and not cleared.
+/// Thread-safe. Blocks are aligned to 64 bytes and not cleared. A freed block is handed out again at once: work on a
+/// device is one stream, which reaches the new owner after the old one.
 class Allocator {
  public:
-  enum class Backing {
-    kMemory,
-    kUntouched,  ///< zero pages that take no memory unless they are written: to run shapes without their contents
-  };
   static constexpr int64_t kIdleSteps = 8;
 
-  explicit Allocator(Backing backing = Backing::kMemory) : backing_(backing) {}
+  explicit Allocator(Memory& memory = host_memory()) : memory_(memory) {}
   ~Allocator() { release_cache(); }
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
@@ -46,7 +45,7 @@ class Allocator {
 
   void* allocate(int64_t bytes, Purpose purpose);
   void release(void* block, int64_t bytes, Purpose purpose) noexcept;
-  bool gives_zeros() const { return backing_ == Backing::kUntouched; }
+  Memory& memory() const { return memory_; }
 
   MemoryUse use() const;
   void reset_peaks();
@@ -62,12 +61,11 @@ class Allocator {
   static int64_t size_class(int64_t bytes, Purpose purpose);
   void* from_cache(int64_t size);
   void* from_system(int64_t size, Purpose purpose);
-  void* system_block(int64_t size) const;
   void free_block(void* block, int64_t size);
   /// Gives kept blocks back, largest first, until at most `bytes` are held or none is left.
   void shrink_to(int64_t bytes);
 
-  const Backing backing_;
+  Memory& memory_;
   mutable std::mutex mutex_;
   MemoryUse use_;
   int64_t step_ = 0;

@@ -1,7 +1,6 @@
 #include "tensor/tensor.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace heddle {
 
@@ -10,6 +9,9 @@ int64_t dtype_bytes(DType dtype) {
     case DType::kFloat32:
     case DType::kInt32:
       return 4;
+    case DType::kBfloat16:
+      return 2;
+    case DType::kFloat64:
     case DType::kInt64:
       return 8;
     case DType::kUint8:
@@ -51,9 +53,13 @@ Tensor Tensor::empty(Shape shape, Purpose purpose, DType dtype, int64_t row_capa
   return tensor;
 }
 
+Tensor Tensor::empty_like(const Tensor& other, Purpose purpose) {
+  return empty(other.shape_, purpose, other.dtype_, other.row_capacity_);
+}
+
 Tensor Tensor::zeros(Shape shape, Purpose purpose, DType dtype) {
   Tensor tensor = empty(std::move(shape), purpose, dtype);
-  if (!tensor.storage_->allocator.gives_zeros()) tensor.fill_zero();
+  if (!tensor.storage_->allocator.memory().gives_zeros()) tensor.fill_zero();
   return tensor;
 }
 
@@ -62,6 +68,12 @@ void* Tensor::typed(DType expected) const {
   require(dtype_ == expected, "tensor {} has element type {}, asked for {}", shape_text(shape_),
           static_cast<int>(dtype_), static_cast<int>(expected));
   return static_cast<std::byte*>(storage_->data) + offset_;
+}
+
+Reals Tensor::reals() const {
+  if (storage_ == nullptr) return {};
+  if (dtype_ == DType::kBfloat16) return {typed(DType::kBfloat16), RealType::kBfloat16};
+  return {f32()};
 }
 
 Tensor Tensor::view(Shape shape) const {
@@ -90,6 +102,29 @@ Tensor Tensor::flat(int64_t first, Shape shape) const {
   return tensor;
 }
 
+Memory& Tensor::memory() const {
+  require(defined(), "an undefined tensor has no memory");
+  return storage_->allocator.memory();
+}
+
+Tensor Tensor::on_host() const {
+  if (!defined() || memory().host_readable()) return *this;
+  const ScopedAllocator host(Allocator::host());
+  Tensor copy = empty(shape_, storage_->purpose, dtype_);
+  copy.copy_from(*this);
+  return copy;
+}
+
+void Tensor::set_bytes(const void* host, size_t size) const {
+  require(size == static_cast<size_t>(bytes()), "{} bytes into a tensor {} of {}", size, shape_text(shape_), bytes());
+  if (size > 0) memory().copy_in(typed(dtype_), host, size);
+}
+
+void Tensor::get_bytes(void* host, size_t size) const {
+  require(size == static_cast<size_t>(bytes()), "{} bytes out of a tensor {} of {}", size, shape_text(shape_), bytes());
+  if (size > 0) memory().copy_out(host, typed(dtype_), size);
+}
+
 Tensor Tensor::clone() const {
   Tensor copy = empty(shape_, storage_->purpose, dtype_);
   copy.copy_from(*this);
@@ -97,13 +132,22 @@ Tensor Tensor::clone() const {
 }
 
 void Tensor::fill_zero() const {
-  if (bytes() > 0) std::memset(typed(dtype_), 0, static_cast<size_t>(bytes()));
+  if (bytes() > 0) memory().clear(typed(dtype_), static_cast<size_t>(bytes()));
 }
 
 void Tensor::copy_from(const Tensor& other) const {
   require(count_ == other.count_ && dtype_ == other.dtype_, "copy of {} into {}", shape_text(other.shape_),
           shape_text(shape_));
-  if (bytes() > 0) std::memcpy(typed(dtype_), other.typed(dtype_), static_cast<size_t>(bytes()));
+  if (bytes() == 0) return;
+  const auto size = static_cast<size_t>(bytes());
+  if (&memory() == &other.memory())
+    memory().copy_within(typed(dtype_), other.typed(dtype_), size);
+  else if (other.memory().host_readable())
+    memory().copy_in(typed(dtype_), other.typed(dtype_), size);
+  else if (memory().host_readable())
+    other.memory().copy_out(typed(dtype_), other.typed(dtype_), size);
+  else
+    fail("no way between the memories of two devices");
 }
 
 }  // namespace heddle

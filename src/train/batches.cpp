@@ -22,7 +22,7 @@ TokenBatch token_batch(const Batch& batch, RowRange range) {
   const int64_t first = range.first * batch.sequence_length, count = range.count * batch.sequence_length;
   const auto copy = [&](const std::vector<int32_t>& from) {
     Tensor tensor = Tensor::empty({count}, Purpose::kActivations, DType::kInt32);
-    std::copy_n(from.begin() + first, count, tensor.i32());
+    tensor.set<int32_t>({from.data() + first, static_cast<size_t>(count)});
     return tensor;
   };
   out.tokens = copy(batch.inputs);
@@ -36,7 +36,8 @@ void add_noise(TokenBatch& batch, const ModelConfig& model, uint64_t seed, Noise
   if (model.initial_state != InitialState::kNoise) return;
   const int64_t row = batch.sequence * model.hidden_size, count = batch.rows * row;
   batch.noise = Tensor::empty({batch.rows * batch.sequence, model.hidden_size}, Purpose::kActivations);
-  float* const out = batch.noise.f32();
+  std::vector<float> values(static_cast<size_t>(count));
+  float* const out = values.data();
   const auto first = static_cast<uint64_t>(first_row * row);
   const auto stream = static_cast<uint32_t>(use);
   const double deviation = model.noise_deviation;
@@ -44,6 +45,7 @@ void add_noise(TokenBatch& batch, const ModelConfig& model, uint64_t seed, Noise
     out[i] =
         static_cast<float>(deviation * random_normal(seed, Draw::kNoise, stream, first + static_cast<uint64_t>(i)));
   });
+  batch.noise.set<float>(values);
 }
 
 }  // namespace heddle

@@ -40,9 +40,9 @@ struct StoredTensor {
   std::string dataset;
   Shape shape;                ///< global
   int64_t held_first = 0;     ///< index of held[0] in the global tensor
-  std::span<float> held;      ///< all elements that this rank holds
+  Tensor held;                ///< all elements that this rank holds
   int64_t written_first = 0;  ///< in the global tensor; within the held ones
-  std::span<float> written;   ///< the elements that this rank writes
+  Tensor written;             ///< the elements that this rank writes
 };
 
 /// Weights and balance biases.

@@ -50,8 +50,7 @@ std::vector<EvaluationResult> evaluate(LoopedModel& model, const TokenStore& sto
     if (options.interrupted && options.interrupted()) return {};
     TokenBatch batch = token_batch(loader.fetch_eval(part, range.first, range.count), {0, range.count});
     add_noise(batch, model.config(), options.seed, NoiseUse::kEvaluation, range.first);
-    for (int64_t i = 0; i < batch.targets.count(); ++i) {
-      const int32_t target = batch.targets.i32()[i];
+    for (const int32_t target : batch.targets.get<int32_t>()) {
       if (target == kIgnoredTarget) continue;
       ++targets;
       bytes += bytes_of[static_cast<size_t>(target)];

@@ -37,10 +37,10 @@ std::vector<float> last_logits(LoopedModel& model, const std::vector<int64_t>& t
   const int64_t n = batch.rows * length;
   for (Tensor* t : {&batch.tokens, &batch.targets, &batch.position})
     *t = Tensor::zeros({n}, Purpose::kActivations, DType::kInt32);
-  for (int64_t i = 0; i < n; ++i) {
-    batch.tokens.i32()[i] = static_cast<int32_t>(tokens[static_cast<size_t>(i)]);
-    batch.position.i32()[i] = static_cast<int32_t>(i);
-  }
+  std::vector<int32_t> positions(static_cast<size_t>(n));
+  std::iota(positions.begin(), positions.end(), 0);
+  batch.tokens.set<int32_t>(std::vector<int32_t>(tokens.begin(), tokens.begin() + n));
+  batch.position.set<int32_t>(positions);
   Tape tape(model.kernels(), Tape::Mode::kForwardOnly);
   LoopedModel::Options options;
   options.use_capacity = false;
@@ -50,8 +50,7 @@ std::vector<float> last_logits(LoopedModel& model, const std::vector<int64_t>& t
   model.run_loops(tape, batch, embedding, 0, loops, options, state);
   const Variable y = model.read_out(tape, batch, embedding, state, options);
   if (!holds) return {};
-  const Tensor logits = model.logits(y.value.rows(n - 1, 1));
-  return {logits.f32(), logits.f32() + logits.count()};
+  return model.logits(y.value.rows(n - 1, 1)).get<float>();
 }
 
 }  // namespace

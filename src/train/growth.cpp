@@ -1,20 +1,14 @@
 #include "train/growth.h"
 
-#include <algorithm>
-
 namespace heddle {
 
 namespace {
-
-void copy(const Tensor& from, const Tensor& to) {
-  std::copy_n(from.f32(), from.count(), to.f32());
-}
 
 /// Rows [before, loops) of a tensor by loop become copies of row before - 1.
 void copy_rows(const Tensor& table, int64_t before, int64_t loops) {
   const int64_t width = table.count() / loops;
   for (int64_t row = before; row < loops; ++row)
-    std::copy_n(table.f32() + (before - 1) * width, width, table.f32() + row * width);
+    table.flat(row * width, {width}).copy_from(table.flat((before - 1) * width, {width}));
 }
 
 /// The name of the same tensor in another core or router: "core.3.x" for "core.1.x".
@@ -45,7 +39,7 @@ void grow(LoopedModel& model, Optimizer& optimizer) {
     if (by_loop) copy_rows(p.value, before, loops);
     const int64_t loop = loop_of_tensor(p.name, tied);
     if (loop < before) continue;
-    copy(parameters.find(renumbered(p.name, mark_of(tied), tied ? before - 1 : loop % before)).value, p.value);
+    p.value.copy_from(parameters.find(renumbered(p.name, mark_of(tied), tied ? before - 1 : loop % before)).value);
     optimizer.weights_replaced(p, true);
   }
   for (int64_t stored = 0; stored < model.stored_moe_layers(); ++stored) {
@@ -57,7 +51,7 @@ void grow(LoopedModel& model, Optimizer& optimizer) {
     if (tied || loop < before) continue;
     const std::string source = renumbered(name, mark_of(tied), loop % before);
     for (int64_t other = 0; other < model.stored_moe_layers(); ++other)
-      if (model.moe_layer_name(other) == source) copy(model.balance_bias(other), bias);
+      if (model.moe_layer_name(other) == source) bias.copy_from(model.balance_bias(other));
   }
   model.set_active_loops(loops);
 }

@@ -13,7 +13,7 @@ namespace {
 /// A dry step with the given micro-batches.
 MemoryUse dry_step(const TrainConfig& config, const ModelConfig& shape, ProcessGroups& groups,
                    const std::vector<RowRange>& rows_of) {
-  Allocator pages(Allocator::Backing::kUntouched);
+  Allocator pages(untouched_memory());
   const ScopedAllocator scope(pages);
   const Kernels& kernels = dry::kernels();
   LoopedModel model(shape, groups, kernels);

@@ -14,10 +14,10 @@ RoutingStatistics::RoutingStatistics(const LoopedModel& model, int64_t loops)
 
 double RoutingStatistics::mean_squares(const Tensor& inverse_rms, const Tensor& state) const {
   if (!inverse_rms.defined())
-    return model_.kernels().sum_of_squares(state.count(), state.f32()) /
+    return model_.kernels().sum_of_squares(state.count(), state.reals()) /
            static_cast<double>(model_.config().hidden_size);
   double sum = 0;
-  for (const float inverse : inverse_rms.floats()) {
+  for (const float inverse : inverse_rms.get<float>()) {
     const double value = static_cast<double>(inverse);
     sum += 1 / (value * value) - model_.config().norm_eps;
   }
@@ -27,7 +27,7 @@ double RoutingStatistics::mean_squares(const Tensor& inverse_rms, const Tensor& 
 void RoutingStatistics::begin_step(size_t micro_batches) {
   const size_t cells = static_cast<size_t>(loops_ * layers_);
   micro_batch_ = 0;
-  last_choice_.assign(micro_batches, std::vector<Tensor>(static_cast<size_t>(layers_)));
+  last_choice_.assign(micro_batches, std::vector<std::vector<int32_t>>(static_cast<size_t>(layers_)));
   load_.assign(cells * static_cast<size_t>(experts_), 0);
   stored_load_.assign(static_cast<size_t>(model_.stored_moe_layers() * rows_of_layer_ * experts_), 0);
   dropped_.assign(cells, 0);
@@ -47,13 +47,14 @@ void RoutingStatistics::on_block(const BlockView& view) {
 void RoutingStatistics::count_choices(const BlockView& view) {
   const bool core = view.place.part == StackPart::kCore;
   const Tensor& index = view.routing.index;
-  const int64_t slots = index.count(), k = index.dim(1);
-  const int32_t* const chosen = index.i32();
-  const uint8_t* const keep = view.routing.keep.u8();
+  const auto k = static_cast<size_t>(index.dim(1));
+  std::vector<int32_t> chosen = index.get<int32_t>();
+  const Tensor& kept = view.routing.keep;
+  const std::vector<uint8_t> keep = kept.defined() ? kept.get<uint8_t>() : std::vector<uint8_t>();
   std::vector<int64_t> load(static_cast<size_t>(experts_), 0);
   int64_t dropped = 0;
-  for (int64_t slot = 0; slot < slots; ++slot) {
-    if (keep == nullptr || keep[slot] != 0)
+  for (size_t slot = 0; slot < chosen.size(); ++slot) {
+    if (keep.empty() || keep[slot] != 0)
       ++load[static_cast<size_t>(chosen[slot])];
     else
       ++dropped;
@@ -68,17 +69,16 @@ void RoutingStatistics::count_choices(const BlockView& view) {
   add_to(load_, static_cast<int64_t>(at));
   dropped_[at] += dropped;
 
-  Tensor& last = last_choice_.at(micro_batch_)[static_cast<size_t>(view.place.layer)];
-  if (view.place.loop > 0 && last.defined()) {
-    const int32_t* const before = last.i32();
+  std::vector<int32_t>& last = last_choice_.at(micro_batch_)[static_cast<size_t>(view.place.layer)];
+  if (view.place.loop > 0 && !last.empty()) {
     int64_t common = 0;
-    for (int64_t token = 0; token < slots; token += k)
-      for (int64_t i = token; i < token + k; ++i)
-        for (int64_t j = token; j < token + k; ++j) common += chosen[i] == before[j];
+    for (size_t token = 0; token < chosen.size(); token += k)
+      for (size_t i = token; i < token + k; ++i)
+        for (size_t j = token; j < token + k; ++j) common += chosen[i] == last[j];
     shared_[at] += common;
-    compared_[at] += slots;
+    compared_[at] += static_cast<int64_t>(chosen.size());
   }
-  last = index;
+  last = std::move(chosen);
 }
 
 void RoutingStatistics::on_loop_end(int64_t loop, const Tensor& state, const Tensor& inverse_rms) {

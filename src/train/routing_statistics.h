@@ -47,7 +47,7 @@ class RoutingStatistics : public ForwardObserver {
   const LoopedModel& model_;
   int64_t loops_, layers_, experts_, rows_of_layer_;
   size_t micro_batch_ = 0;
-  std::vector<std::vector<Tensor>> last_choice_;  ///< [micro-batch][layer] index of the loop before
+  std::vector<std::vector<std::vector<int32_t>>> last_choice_;  ///< [micro-batch][layer] index of the loop before
   std::vector<int64_t> load_, dropped_;
   std::vector<int64_t> stored_load_;        ///< [stored layers, model loops, experts]
   std::vector<int64_t> shared_, compared_;  ///< [loops, layers] common experts with the loop before; slots compared

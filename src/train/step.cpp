@@ -24,9 +24,9 @@ TrainStep::TrainStep(LoopedModel& model, Optimizer& optimizer, const StepConfig&
 std::vector<MicroStep> TrainStep::count(const std::vector<TokenBatch>& micro_batches, StepResult& result) const {
   std::vector<int64_t> counts(1 + micro_batches.size(), 0);
   for (size_t i = 0; i < micro_batches.size(); ++i) {
-    const Tensor& targets = micro_batches[i].targets;
-    counts[1 + i] = targets.count();
-    for (int64_t j = 0; j < targets.count(); ++j) counts[0] += targets.i32()[j] != kIgnoredTarget;
+    const std::vector<int32_t> targets = micro_batches[i].targets.get<int32_t>();
+    counts[1 + i] = static_cast<int64_t>(targets.size());
+    for (const int32_t target : targets) counts[0] += target != kIgnoredTarget;
   }
   model_.groups().world().all_reduce_sum(std::span<int64_t>(counts));
   result.counted_targets = counts[0];

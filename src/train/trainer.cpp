@@ -286,7 +286,7 @@ class Run {
     record.dropped = statistics.dropped();
     record.overlap = statistics.overlap();
     for (int64_t l = 0; l < model_.stored_moe_layers(); ++l) {
-      const std::span<float> bias = model_.balance_bias(l).floats();
+      const std::vector<float> bias = model_.balance_bias(l).get<float>();
       record.balance_bias.insert(record.balance_bias.end(), bias.begin(), bias.end());
     }
     record.step_seconds = seconds_since(start);

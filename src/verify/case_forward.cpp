@@ -32,46 +32,50 @@ class ForwardCheck : public ForwardObserver {
 
   void select(const CaseRows& rows) { rows_ = rows; }
 
-  void on_embedding(const Tensor& embedding) override { rows("embed", 0, embedding.f32()); }
-  void on_prelude(const Tensor& state) override { rows("prelude_state", 0, state.f32()); }
-  void on_loop_input(int64_t loop, const Tensor& input) override { rows("loop_input", loop, input.f32()); }
+  void on_embedding(const Tensor& embedding) override { rows("embed", 0, embedding.on_host().f32()); }
+  void on_prelude(const Tensor& state) override { rows("prelude_state", 0, state.on_host().f32()); }
+  void on_loop_input(int64_t loop, const Tensor& input) override { rows("loop_input", loop, input.on_host().f32()); }
   void on_attention(const VisitPlace& place, const Tensor& branch) override {
     // Version 1 stored it times gamma.
     const double scale = run_.config.version == 1 ? model_.config().residual_scale(model_.config().loops) : 1;
     std::vector<float> values(static_cast<size_t>(branch.count()));
+    const Tensor ours = branch.on_host();
     for (size_t i = 0; i < values.size(); ++i)
-      values[i] = static_cast<float>(scale * static_cast<double>(branch.f32()[i]));
+      values[i] = static_cast<float>(scale * static_cast<double>(ours.f32()[i]));
     core_rows("attn_branch", place, values.data());
   }
   void on_feed_forward(const VisitPlace& place, const Tensor& branch) override {
-    core_rows("moe_branch", place, branch.f32());
-    core_rows("ffn_branch", place, branch.f32());
+    core_rows("moe_branch", place, branch.on_host().f32());
+    core_rows("ffn_branch", place, branch.on_host().f32());
   }
 
   void on_block(const BlockView& view) override {
     if (view.place.part != StackPart::kCore) return;
-    core_rows("layer_state", view.place, view.layer_state.f32());
+    core_rows("layer_state", view.place, view.layer_state.on_host().f32());
     if (view.accumulators != nullptr) {
       const LoopingAccumulators& a = *view.accumulators;
       std::vector<float> values(static_cast<size_t>(a.n_local.value.count()));
+      const Tensor local = a.n_local.value.on_host(), global = a.n_global.value.on_host();
       for (size_t i = 0; i < values.size(); ++i)
-        values[i] = static_cast<float>(static_cast<double>(a.n_local.value.f32()[i]) / a.d_local +
-                                       static_cast<double>(a.n_global.value.f32()[i]) / a.d_global);
+        values[i] = static_cast<float>(static_cast<double>(local.f32()[i]) / a.d_local +
+                                       static_cast<double>(global.f32()[i]) / a.d_global);
       core_rows("looping_residual", view.place, values.data());
     }
     if (view.place.stored_moe >= 0) routing(view);
   }
 
-  void on_loop_end(int64_t loop, const Tensor& state, const Tensor&) override { rows("loop_state", loop, state.f32()); }
+  void on_loop_end(int64_t loop, const Tensor& state, const Tensor&) override {
+    rows("loop_state", loop, state.on_host().f32());
+  }
   // Several exits may pass: the last one counts.
   void on_coda_input(const Tensor& input) override { coda_input_ = input.clone(); }
   void on_final_state(const Tensor& state) override { final_state_ = state.clone(); }
 
   void finish_rows() {
-    rows("coda_input", 0, coda_input_.f32());
-    rows("final_state", 0, final_state_.f32());
+    rows("coda_input", 0, coda_input_.on_host().f32());
+    rows("final_state", 0, final_state_.on_host().f32());
     if (const auto e = expected_.find("logits"); e != expected_.end())
-      compare("logits", e->second, 0, model_.logits(final_state_).f32(), model_.config().vocabulary_size);
+      compare("logits", e->second, 0, model_.logits(final_state_).on_host().f32(), model_.config().vocabulary_size);
   }
 
   void finish() {
@@ -113,18 +117,20 @@ class ForwardCheck : public ForwardObserver {
     const int64_t sequence = run_.config.sequence, all = run_.config.batch * sequence;
     const int64_t n = view.routing.index.dim(0);
     if (const auto e = expected_.find("router_score"); e != expected_.end())
-      compare("router_score", e->second, block, view.routing.scores.f32(), experts);
+      compare("router_score", e->second, block, view.routing.scores.on_host().f32(), experts);
     int64_t differing_sets = 0;
     std::vector<float> found, expected;
     const auto weights = expected_.find("topk_weight");
+    const Tensor index = view.routing.index.on_host(), mixing = view.routing.weights.on_host();
+    const Tensor keep = view.routing.keep.on_host();
     for (int64_t row = 0; row < n; ++row) {
       std::vector<std::pair<int32_t, float>> ours, theirs;
       for (int64_t j = 0; j < k; ++j) {
         const int64_t at = row * k + j;
         const int64_t token = rows_[static_cast<size_t>(row / sequence)] * sequence + row % sequence;
         const int64_t there = (block * all + token) * k + j;
-        ours.emplace_back(view.routing.index.i32()[at], view.routing.weights.f32()[at]);
-        const bool kept = !view.routing.keep.defined() || view.routing.keep.u8()[at] != 0;
+        ours.emplace_back(index.i32()[at], mixing.f32()[at]);
+        const bool kept = !keep.defined() || keep.u8()[at] != 0;
         load_[static_cast<size_t>(block * experts + ours.back().first)] += kept;
         if (!index_.empty())
           theirs.emplace_back(index_[there], weights == expected_.end() ? 0 : weights->second[there]);
@@ -169,7 +175,7 @@ PieceResult run_piece(CaseRunner& run, LoopedModel& model, const Piece& piece, F
   std::vector<int64_t> counts(batches.size() + 1, 0);
   for (size_t i = 0; i < batches.size(); ++i) {
     counts[i] = batches[i].targets.count();
-    for (int64_t j = 0; j < counts[i]; ++j) counts.back() += batches[i].targets.i32()[j] != kIgnoredTarget;
+    for (const int32_t target : batches[i].targets.get<int32_t>()) counts.back() += target != kIgnoredTarget;
   }
   run.world.all_reduce_sum(std::span<int64_t>(counts));
   const auto targets = static_cast<double>(counts.back());
@@ -210,7 +216,7 @@ void compare_gradients(CaseRunner& run, LoopedModel& model, const std::string& g
     const auto all = run.read<float>(group + "/" + p.name, extent);
     const auto held = std::min(static_cast<int64_t>(all.size()) - p.global_offset(), p.value.count());
     const size_t count = run.contributes(p) ? static_cast<size_t>(held) : 0;
-    run.comparison.add(quantity, p.name, {p.gradient.f32(), count}, {all.data() + p.global_offset(), count});
+    run.comparison.add(quantity, p.name, {p.gradient.on_host().f32(), count}, {all.data() + p.global_offset(), count});
   }
 }
 
@@ -219,7 +225,7 @@ std::vector<double> losses_at(CaseRunner& run, LoopedModel& model, const std::ve
   std::vector<double> sums(loops.size() + 1, 0);
   for (const TokenBatch& batch : run.read_batches(0)) {
     add_losses(model, batch, loops, 0, capacity, std::span(sums).first(loops.size()));
-    for (int64_t i = 0; i < batch.targets.count(); ++i) sums.back() += batch.targets.i32()[i] != kIgnoredTarget;
+    for (const int32_t target : batch.targets.get<int32_t>()) sums.back() += target != kIgnoredTarget;
   }
   run.world.all_reduce_sum(std::span<double>(sums));
   for (size_t i = 0; i < loops.size(); ++i) sums[i] /= sums.back();

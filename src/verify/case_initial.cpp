@@ -17,7 +17,7 @@ struct Moments {
 Moments moments_of(CaseRunner& run, const Parameter& p) {
   Moments m;
   if (run.contributes(p))
-    for (const float value : p.value.floats()) {
+    for (const float value : p.value.get<float>()) {
       const auto v = static_cast<double>(value);
       m.count += 1;
       m.sum += v;

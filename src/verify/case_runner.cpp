@@ -65,7 +65,8 @@ void load(const CaseRunner& run, const std::string& name, const Shape& global, i
   if (by_loop) extent[0] = static_cast<uint64_t>(run.initial_loops());
   const std::vector<float> all = run.read<float>(dataset, extent);
   const int64_t count = std::min(value.count(), static_cast<int64_t>(all.size()) - offset);
-  std::copy_n(all.begin() + offset, count, value.f32());
+  // Rows by loop that the file lacks keep what they hold.
+  value.flat(0, {count}).set<float>({all.data() + offset, static_cast<size_t>(count)});
 }
 
 }  // namespace
@@ -107,12 +108,12 @@ std::vector<TokenBatch> CaseRunner::read_batches(int64_t step) const {
     const auto count = static_cast<int64_t>(rows.size());
     TokenBatch& batch = batches.emplace_back(TokenBatch{count, s, {}, {}, {}, {}, {}});
     const int64_t n = count * s;
-    for (Tensor* t : {&batch.tokens, &batch.targets, &batch.position, &batch.document_start})
-      *t = Tensor::empty({n}, Purpose::kActivations, DType::kInt32);
-    if (!noise.empty()) batch.noise = Tensor::empty({n, d}, Purpose::kActivations);
+    std::vector<int32_t> inputs, targets, positions, document_starts;
+    std::vector<float> rows_noise;
     for (int64_t r = 0; r < count; ++r) {
       const int64_t row = step * config.batch + rows[static_cast<size_t>(r)];
-      if (!noise.empty()) std::copy_n(noise.begin() + row * s * d, s * d, batch.noise.f32() + r * s * d);
+      if (!noise.empty())
+        rows_noise.insert(rows_noise.end(), noise.begin() + row * s * d, noise.begin() + (row + 1) * s * d);
       const int32_t* const text = tokens.data() + row * (s + 1);
       int64_t start = 0;
       for (int64_t i = 0; i < s; ++i) {
@@ -121,11 +122,23 @@ std::vector<TokenBatch> CaseRunner::read_batches(int64_t step) const {
             fail("'{}': token {} in /batches/tokens, vocabulary {}", file.path(), token, config.model.vocabulary_size);
         const auto at = static_cast<size_t>(row * s + i);
         if (!starts.empty() && starts[at] != 0) start = i;
-        batch.tokens.i32()[r * s + i] = text[i];
-        batch.targets.i32()[r * s + i] = !ignored.empty() && ignored[at] != 0 ? kIgnoredTarget : text[i + 1];
-        batch.position.i32()[r * s + i] = static_cast<int32_t>(i - start);
-        batch.document_start.i32()[r * s + i] = static_cast<int32_t>(start);
+        inputs.push_back(text[i]);
+        targets.push_back(!ignored.empty() && ignored[at] != 0 ? kIgnoredTarget : text[i + 1]);
+        positions.push_back(static_cast<int32_t>(i - start));
+        document_starts.push_back(static_cast<int32_t>(start));
       }
+    }
+    const auto fill = [n](Tensor& tensor, const std::vector<int32_t>& values) {
+      tensor = Tensor::empty({n}, Purpose::kActivations, DType::kInt32);
+      tensor.set<int32_t>(values);
+    };
+    fill(batch.tokens, inputs);
+    fill(batch.targets, targets);
+    fill(batch.position, positions);
+    fill(batch.document_start, document_starts);
+    if (!noise.empty()) {
+      batch.noise = Tensor::empty({n, d}, Purpose::kActivations);
+      batch.noise.set<float>(rows_noise);
     }
   }
   return batches;

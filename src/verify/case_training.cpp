@@ -22,13 +22,14 @@ void check_parameters(CaseRunner& run, LoopedModel& model, const std::string& gr
     const auto expected = run.read<float>(group + "/" + name, extent);
     const auto held = std::min(value.count(), static_cast<int64_t>(expected.size()) - offset);
     const size_t count = mine ? static_cast<size_t>(held) : 0;
-    run.comparison.add(quantity, name, {value.f32(), count}, {expected.data() + offset, count});
+    const Tensor now = value.on_host();
+    run.comparison.add(quantity, name, {now.f32(), count}, {expected.data() + offset, count});
     if (!run.has("/params_init/" + name) || run.file.extent("/params_init/" + name) != extent) return;
     const auto start = run.read<float>("/params_init/" + name, extent);
     if (expected == start) return;
     std::vector<float> ours(count), theirs(count);
     for (size_t i = 0; i < count; ++i) {
-      ours[i] = value.f32()[i] - start[static_cast<size_t>(offset) + i];
+      ours[i] = now.f32()[i] - start[static_cast<size_t>(offset) + i];
       theirs[i] = expected[static_cast<size_t>(offset) + i] - start[static_cast<size_t>(offset) + i];
     }
     run.comparison.add(update, name, ours, theirs);
@@ -61,7 +62,7 @@ struct LayerDatasets {
 
 std::vector<float> grown_bias(const LoopedModel& model, int64_t stored) {
   const Tensor& bias = model.balance_bias(stored);
-  std::vector<float> values(bias.f32(), bias.f32() + bias.count());
+  std::vector<float> values = bias.get<float>();
   const int64_t active = model.active_loops();
   const std::string& name = model.moe_layer_name(stored);
   if (!model.config().tied && loop_of_tensor(name, false) >= active) std::fill(values.begin(), values.end(), 0.0F);

@@ -23,9 +23,9 @@ KernelCase cross_entropy_case(int64_t rows, int64_t vocabulary, double scale, fl
     const CrossEntropyOptions options{0.25F, cap, z_weight};
     Array<float> gradient = logits, kept = logits, capped = logits;
     Array<double> loss(static_cast<size_t>(rows), NAN), loss_alone = loss, log_total = loss, log_total_alone = loss;
-    kernels.cross_entropy(rows, vocabulary, targets.data(), options, true, gradient.data(), loss.data(),
+    kernels.cross_entropy(rows, vocabulary, targets.data(), options, gradient.data(), gradient.data(), loss.data(),
                           log_total.data());
-    kernels.cross_entropy(rows, vocabulary, targets.data(), options, false, kept.data(), loss_alone.data(),
+    kernels.cross_entropy(rows, vocabulary, targets.data(), options, kept.data(), nullptr, loss_alone.data(),
                           log_total_alone.data());
     if (cap > 0) kernels.soft_cap(rows * vocabulary, cap, logits.data(), capped.data());
     // Vectors of another start may round otherwise.
@@ -58,7 +58,8 @@ TEST_P(CrossEntropyTest, HandMadeAnswers) {
   Array<float> logits = {0, log3, 5, 5, 1000, 0, 7, 9};  // probabilities 1/4, 3/4 | 1/2, 1/2 | 1, 0 | ignored
   const Array<int32_t> targets = {1, 0, 1, kIgnoredTarget};
   Array<double> loss(4, NAN), log_total(4, NAN);
-  GetParam()->cross_entropy(4, 2, targets.data(), {2, 0, 0}, true, logits.data(), loss.data(), log_total.data());
+  GetParam()->cross_entropy(4, 2, targets.data(), {2, 0, 0}, logits.data(), logits.data(), loss.data(),
+                            log_total.data());
   EXPECT_NEAR(loss[0], std::log(4.0 / 3), 1e-7);
   EXPECT_NEAR(loss[1], std::log(2.0), 1e-7);
   EXPECT_NEAR(loss[2], 1000, 1e-4);
@@ -74,7 +75,7 @@ TEST_P(CrossEntropyTest, SquaredNormaliserByHand) {
   Array<float> logits = {3, 3};
   const Array<int32_t> targets = {0};
   double loss = NAN, log_total = NAN;
-  GetParam()->cross_entropy(1, 2, targets.data(), {1, 0, 0.5F}, true, logits.data(), &loss, &log_total);
+  GetParam()->cross_entropy(1, 2, targets.data(), {1, 0, 0.5F}, logits.data(), logits.data(), &loss, &log_total);
   const double expected = 3 + std::log(2.0);
   EXPECT_NEAR(loss, std::log(2.0), 1e-6);
   EXPECT_NEAR(log_total, expected, 1e-6);
@@ -90,7 +91,7 @@ TEST_P(CrossEntropyTest, SoftCapByHand) {
   expect_near(y, {1.6, -1.6, 0, 2}, 1e-6);
   const Array<int32_t> targets = {1};
   double loss = NAN, log_total = NAN;
-  GetParam()->cross_entropy(1, 2, targets.data(), {1, 2, 0}, true, gradient.data(), &loss, &log_total);
+  GetParam()->cross_entropy(1, 2, targets.data(), {1, 2, 0}, gradient.data(), gradient.data(), &loss, &log_total);
   EXPECT_NEAR(loss, std::log(2.0), 1e-6);
   EXPECT_NEAR(log_total, 1.6 + std::log(2.0), 1e-6);
   expect_near(gradient, {0.5 * 0.36, -0.5 * 0.36}, 1e-6);
@@ -100,7 +101,7 @@ TEST_P(CrossEntropyTest, IgnoredRowsGiveZeroWhateverTheyHold) {
   Array<float> logits = {NAN, std::numeric_limits<float>::infinity(), 1};
   const Array<int32_t> targets = {kIgnoredTarget};
   double loss = NAN, log_total = NAN;
-  GetParam()->cross_entropy(1, 3, targets.data(), {1, 0, 0.1F}, true, logits.data(), &loss, &log_total);
+  GetParam()->cross_entropy(1, 3, targets.data(), {1, 0, 0.1F}, logits.data(), logits.data(), &loss, &log_total);
   EXPECT_EQ(loss, 0);
   EXPECT_EQ(log_total, 0);
   EXPECT_EQ(logits, (Array<float>{0, 0, 0}));
@@ -111,7 +112,7 @@ TEST_P(CrossEntropyTest, NanIsNotHidden) {
     Array<float> logits = {1, NAN, 2};
     const Array<int32_t> targets = {0};
     double loss = 0, log_total = 0;
-    GetParam()->cross_entropy(1, 3, targets.data(), {1, cap, 0}, false, logits.data(), &loss, &log_total);
+    GetParam()->cross_entropy(1, 3, targets.data(), {1, cap, 0}, logits.data(), nullptr, &loss, &log_total);
     EXPECT_TRUE(std::isnan(loss));
     EXPECT_TRUE(std::isnan(log_total));
   }
@@ -125,11 +126,11 @@ TEST_P(CrossEntropyTest, GradientsMatchDifferences) {
       const CrossEntropyOptions options{0.5F, cap, z_weight};
       Array<float> logits = normal(kRows * kVocabulary, 1), gradient = logits;
       Array<double> loss(kRows), log_total(kRows);
-      GetParam()->cross_entropy(kRows, kVocabulary, targets.data(), options, true, gradient.data(), loss.data(),
-                                log_total.data());
+      GetParam()->cross_entropy(kRows, kVocabulary, targets.data(), options, gradient.data(), gradient.data(),
+                                loss.data(), log_total.data());
       expect_gradient("logits", logits, gradient, [&] {
         Array<float> copy = logits;
-        GetParam()->cross_entropy(kRows, kVocabulary, targets.data(), options, false, copy.data(), loss.data(),
+        GetParam()->cross_entropy(kRows, kVocabulary, targets.data(), options, copy.data(), nullptr, loss.data(),
                                   log_total.data());
         double sum = 0;
         for (size_t r = 0; r < loss.size(); ++r)

@@ -10,8 +10,8 @@ KernelCase weighted_sum_case(int64_t count, int64_t terms, bool accumulate) {
   const auto run = [=](const Kernels& kernels) {
     const Array<float> all = normal(count * terms, 1), weights = normal(terms, 2), base = normal(count, 3),
                        dout = normal(count, 4);
-    std::vector<const float*> xs;
-    for (int64_t k = 0; k < terms; ++k) xs.push_back(all.data() + k * count);
+    std::vector<ConstReals> xs;
+    for (int64_t k = 0; k < terms; ++k) xs.emplace_back(all.data() + k * count);
     Array<float> sum = blank(count), onto = blank(count), in_place = base;
     kernels.weighted_sum_forward(count, terms, nullptr, weights.data(), xs.data(), sum.data());
     kernels.weighted_sum_forward(count, terms, base.data(), weights.data(), xs.data(), onto.data());
@@ -71,7 +71,7 @@ TEST_P(ElementwiseTest, HandMadeAnswers) {
 
 TEST_P(ElementwiseTest, WeightedSumByHand) {
   const Array<float> x = {1, -2, 3}, y = {10, 20, 30}, weights = {2, 0.5F}, base = {100, 200, 300};
-  const float* const xs[] = {x.data(), y.data()};
+  const ConstReals xs[] = {x.data(), y.data()};
   Array<float> out = blank(3), dx = blank(3), dweight = {1000};
   GetParam()->weighted_sum_forward(3, 2, nullptr, weights.data(), xs, out.data());
   EXPECT_EQ(out, (Array<float>{7, 6, 21}));

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 /// room -> other rooms that it may include. Rooms in src/ and rooms at the top of the tree share one name space.
 const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"support", {}},
-    {"tensor", {"support"}},
+    {"tensor", {"support", "kernels"}},
     {"kernels", {"support"}},
     {"autograd", {"support", "tensor", "kernels"}},
     {"comm", {"support"}},

@@ -43,7 +43,7 @@ TrainConfig preset(const std::string& name, const std::vector<std::string>& flag
 
 /// Elements of the tensors of a model, on pages that are never touched.
 int64_t elements_of(const ModelConfig& config) {
-  Allocator pages(Allocator::Backing::kUntouched);
+  Allocator pages(untouched_memory());
   const ScopedAllocator scope(pages);
   const auto world = make_dry_communicator(0, 1);
   ProcessGroups groups(*world, make_dry_communicator(0, 1), make_dry_communicator(0, 1));
@@ -308,7 +308,7 @@ TEST_F(Presets, ZeroLeavesEveryElementOfTheStateToOneRank) {
   const TrainConfig settings = preset("loom-1.7b.cfg", {"--layout.zero", "true"});
   int64_t owned = 0;
   for (int rank = 0; rank < kRanks; ++rank) {
-    Allocator pages(Allocator::Backing::kUntouched);
+    Allocator pages(untouched_memory());
     const ScopedAllocator scope(pages);
     const auto world = make_dry_communicator(rank, kRanks);
     ProcessGroups groups(*world, make_dry_communicator(rank % kWidth, kWidth),

@@ -42,9 +42,12 @@ void soft_cap(int64_t count, float cap, const float* x, float* y) {
 }
 
 void cross_entropy(int64_t rows, int64_t vocabulary, const int32_t* targets, const CrossEntropyOptions& options,
-                   bool want_gradient, float* logits, double* loss, double* log_total) {
+                   float* logits, float* gradient, double* loss, double* log_total) {
   parallel_for(rows, rows * vocabulary > kParallelElements, [=](int64_t r) {
-    float* const z = logits + r * vocabulary;
+    const bool want_gradient = gradient != nullptr;
+    float* z = logits + r * vocabulary;
+    if (gradient != nullptr && gradient != logits)
+      z = std::copy_n(z, vocabulary, gradient + r * vocabulary) - vocabulary;
     const bool capped = options.soft_cap > 0;
     if (targets[r] == kIgnoredTarget) {
       loss[r] = log_total[r] = 0;

@@ -53,7 +53,17 @@ double sum_of_squares(int64_t count, const float* x) {
   return dot(count, x, x);
 }
 
-void weighted_sum_forward(int64_t count, int64_t terms, const float* base, const float* weights, const float* const* xs,
+void sums_of_squares(int64_t stretches, const Stretch* list, double* sums) {
+  for (int64_t s = 0; s < stretches; ++s) sums[s] = sum_of_squares(list[s].count, list[s].data);
+}
+
+double sum_doubles(int64_t count, const double* x, bool squares) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) sum += squares ? x[i] * x[i] : x[i];
+  return sum;
+}
+
+void weighted_sum_forward(int64_t count, int64_t terms, const float* base, const float* weights, const ConstReals* xs,
                           float* out) {
   for_each_stretch(count, [=](int64_t begin, int64_t end) {
     if (base == nullptr) {
@@ -63,7 +73,7 @@ void weighted_sum_forward(int64_t count, int64_t terms, const float* base, const
     }
     for (int64_t k = 0; k < terms; ++k) {  // the stretch of `out` stays in cache
       const float weight = weights[k];
-      const float* const x = xs[k];
+      const float* const x = on_floats::plain(xs[k]);
 #pragma omp simd
       for (int64_t i = begin; i < end; ++i) out[i] += weight * x[i];
     }

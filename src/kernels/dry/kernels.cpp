@@ -60,6 +60,8 @@ const Kernels& kernels() {
     clear(t.scale);
     clear(t.fill_zero);
     clear(t.sum_of_squares);
+    clear(t.sums_of_squares);
+    clear(t.sum_doubles);
     clear(t.weighted_sum_forward);
     clear(t.weighted_term_backward);
     clear(t.looping_residual_forward);
@@ -72,6 +74,12 @@ const Kernels& kernels() {
     clear(t.gather_rows);
     clear(t.sum_slots);
     clear(t.sum_slots_backward);
+    clear(t.scatter);
+    t.route_count = cpu::kernels().route_count;
+    t.route_send = cpu::kernels().route_send;
+    t.route_receive = cpu::kernels().route_receive;
+    clear(t.count_choices);
+    clear(t.keep_largest);
     clear(t.soft_cap);
     clear(t.cross_entropy);
     clear(t.adamw);

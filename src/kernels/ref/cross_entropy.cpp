@@ -12,7 +12,7 @@ void soft_cap(int64_t count, float cap, const float* x, float* y) {
 }
 
 void cross_entropy(int64_t rows, int64_t vocabulary, const int32_t* targets, const CrossEntropyOptions& o,
-                   bool want_gradient, float* logits, double* loss, double* log_total) {
+                   float* logits, float* gradient, double* loss, double* log_total) {
   for (int64_t r = 0; r < rows; ++r) {
     float* z = logits + r * vocabulary;
     const bool counts = targets[r] != kIgnoredTarget;
@@ -23,12 +23,13 @@ void cross_entropy(int64_t rows, int64_t vocabulary, const int32_t* targets, con
     const double log_sum = largest + std::log(total);
     loss[r] = counts ? log_sum - static_cast<double>(z[targets[r]]) : 0;
     log_total[r] = counts ? log_sum : 0;
-    if (!want_gradient) continue;
+    if (gradient == nullptr) continue;
+    float* const g = gradient + r * vocabulary;
     for (int64_t v = 0; v < vocabulary; ++v) {
       const double logit = static_cast<double>(z[v]), p = std::exp(logit - log_sum);
       const double pull = (1 + 2 * static_cast<double>(o.z_weight) * log_sum) * p - (v == targets[r] ? 1 : 0);
       const double capped = o.soft_cap > 0 ? logit / static_cast<double>(o.soft_cap) : 0;
-      z[v] = counts ? static_cast<float>(static_cast<double>(o.gradient_scale) * pull * (1 - capped * capped)) : 0.0F;
+      g[v] = counts ? static_cast<float>(static_cast<double>(o.gradient_scale) * pull * (1 - capped * capped)) : 0.0F;
     }
   }
 }

@@ -21,11 +21,22 @@ double sum_of_squares(int64_t count, const float* x) {
   return sum;
 }
 
-void weighted_sum_forward(int64_t count, int64_t terms, const float* base, const float* weights, const float* const* xs,
+void sums_of_squares(int64_t stretches, const Stretch* list, double* sums) {
+  for (int64_t s = 0; s < stretches; ++s) sums[s] = sum_of_squares(list[s].count, list[s].data);
+}
+
+double sum_doubles(int64_t count, const double* x, bool squares) {
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) sum += squares ? x[i] * x[i] : x[i];
+  return sum;
+}
+
+void weighted_sum_forward(int64_t count, int64_t terms, const float* base, const float* weights, const ConstReals* xs,
                           float* out) {
   for (int64_t i = 0; i < count; ++i) {
     double sum = base == nullptr ? 0 : static_cast<double>(base[i]);
-    for (int64_t k = 0; k < terms; ++k) sum += static_cast<double>(weights[k]) * static_cast<double>(xs[k][i]);
+    for (int64_t k = 0; k < terms; ++k)
+      sum += static_cast<double>(weights[k]) * static_cast<double>(on_floats::plain(xs[k])[i]);
     out[i] = static_cast<float>(sum);
   }
 }

@@ -6,62 +6,72 @@
 namespace heddle::ref {
 
 const Kernels& kernels() {
-  static const Kernels table = {
-      .name = "ref",
-      .matmul = matmul,
-      .grouped_matmul_forward = grouped_matmul_forward,
-      .grouped_matmul_input_gradient = grouped_matmul_input_gradient,
-      .grouped_matmul_weight_gradient = grouped_matmul_weight_gradient,
-      .embedding_forward = embedding_forward,
-      .embedding_backward = embedding_backward,
-      .rmsnorm_forward = rmsnorm_forward,
-      .rmsnorm_backward = rmsnorm_backward,
-      .rotary = rotary,
-      .attention_workspace = attention_workspace,
-      .attention_forward = attention_forward,
-      .attention_backward = attention_backward,
-      .swiglu_forward = swiglu_forward,
-      .swiglu_backward = swiglu_backward,
-      .activation_forward = activation_forward,
-      .activation_backward = activation_backward,
-      .sigmoid_gate_forward = sigmoid_gate_forward,
-      .sigmoid_gate_backward = sigmoid_gate_backward,
-      .sigmoid_forward = sigmoid_forward,
-      .sigmoid_backward = sigmoid_backward,
-      .softmax_forward = softmax_forward,
-      .softmax_backward = softmax_backward,
-      .squared_log_sum_exp = squared_log_sum_exp,
-      .add_row = add_row,
-      .sum_rows = sum_rows,
-      .modulate_forward = modulate_forward,
-      .modulate_backward = modulate_backward,
-      .decay_injection_forward = decay_injection_forward,
-      .decay_injection_backward = decay_injection_backward,
-      .linear_combination = linear_combination,
-      .scale = scale,
-      .fill_zero = fill_zero,
-      .sum_of_squares = sum_of_squares,
-      .weighted_sum_forward = weighted_sum_forward,
-      .weighted_term_backward = weighted_term_backward,
-      .looping_residual_forward = looping_residual_forward,
-      .looping_residual_backward = looping_residual_backward,
-      .top_k = top_k,
-      .route_weights_forward = route_weights_forward,
-      .route_weights_backward = route_weights_backward,
-      .expert_share_forward = expert_share_forward,
-      .expert_share_backward = expert_share_backward,
-      .gather_rows = gather_rows,
-      .sum_slots = sum_slots,
-      .sum_slots_backward = sum_slots_backward,
-      .soft_cap = soft_cap,
-      .cross_entropy = cross_entropy,
-      .adamw = adamw,
-      .sgd = sgd,
-      .copy_matrix = copy_matrix,
-      .normalise_rows = normalise_rows,
-      .reduce_variance = reduce_variance,
-      .muon_update = muon_update,
-  };
+  static const Kernels table = [] {
+    Kernels t{};
+    t.name = "ref";
+    enter<matmul>(t.matmul);
+    enter<grouped_matmul_forward>(t.grouped_matmul_forward);
+    enter<grouped_matmul_input_gradient>(t.grouped_matmul_input_gradient);
+    enter<grouped_matmul_weight_gradient>(t.grouped_matmul_weight_gradient);
+    enter<embedding_forward>(t.embedding_forward);
+    enter<embedding_backward>(t.embedding_backward);
+    enter<rmsnorm_forward>(t.rmsnorm_forward);
+    enter<rmsnorm_backward>(t.rmsnorm_backward);
+    enter<rotary>(t.rotary);
+    enter<attention_workspace>(t.attention_workspace);
+    enter<attention_forward>(t.attention_forward);
+    enter<attention_backward>(t.attention_backward);
+    enter<swiglu_forward>(t.swiglu_forward);
+    enter<swiglu_backward>(t.swiglu_backward);
+    enter<activation_forward>(t.activation_forward);
+    enter<activation_backward>(t.activation_backward);
+    enter<sigmoid_gate_forward>(t.sigmoid_gate_forward);
+    enter<sigmoid_gate_backward>(t.sigmoid_gate_backward);
+    enter<sigmoid_forward>(t.sigmoid_forward);
+    enter<sigmoid_backward>(t.sigmoid_backward);
+    enter<softmax_forward>(t.softmax_forward);
+    enter<softmax_backward>(t.softmax_backward);
+    enter<squared_log_sum_exp>(t.squared_log_sum_exp);
+    enter<add_row>(t.add_row);
+    enter<sum_rows>(t.sum_rows);
+    enter<modulate_forward>(t.modulate_forward);
+    enter<modulate_backward>(t.modulate_backward);
+    enter<decay_injection_forward>(t.decay_injection_forward);
+    enter<decay_injection_backward>(t.decay_injection_backward);
+    enter<linear_combination>(t.linear_combination);
+    enter<scale>(t.scale);
+    enter<fill_zero>(t.fill_zero);
+    enter<sum_of_squares>(t.sum_of_squares);
+    enter<sums_of_squares>(t.sums_of_squares);
+    enter<sum_doubles>(t.sum_doubles);
+    enter<weighted_sum_forward>(t.weighted_sum_forward);
+    enter<weighted_term_backward>(t.weighted_term_backward);
+    enter<looping_residual_forward>(t.looping_residual_forward);
+    enter<looping_residual_backward>(t.looping_residual_backward);
+    enter<top_k>(t.top_k);
+    enter<route_weights_forward>(t.route_weights_forward);
+    enter<route_weights_backward>(t.route_weights_backward);
+    enter<expert_share_forward>(t.expert_share_forward);
+    enter<expert_share_backward>(t.expert_share_backward);
+    enter<gather_rows>(t.gather_rows);
+    enter<sum_slots>(t.sum_slots);
+    enter<sum_slots_backward>(t.sum_slots_backward);
+    enter<scatter>(t.scatter);
+    enter<route_count>(t.route_count);
+    enter<route_send>(t.route_send);
+    enter<route_receive>(t.route_receive);
+    enter<count_choices>(t.count_choices);
+    enter<keep_largest>(t.keep_largest);
+    enter<soft_cap>(t.soft_cap);
+    enter<cross_entropy>(t.cross_entropy);
+    enter<adamw>(t.adamw);
+    enter<sgd>(t.sgd);
+    enter<copy_matrix>(t.copy_matrix);
+    enter<normalise_rows>(t.normalise_rows);
+    enter<reduce_variance>(t.reduce_variance);
+    enter<muon_update>(t.muon_update);
+    return t;
+  }();
   return table;
 }
 

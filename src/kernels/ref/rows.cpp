@@ -34,4 +34,8 @@ void sum_slots_backward(int64_t count, int64_t width, const int64_t* row, const 
   }
 }
 
+void scatter(int64_t count, const int64_t* place, const float* x, float* y) {
+  for (int64_t i = 0; i < count; ++i) y[place[i]] = x[i];
+}
+
 }  // namespace heddle::ref
