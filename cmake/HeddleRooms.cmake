@@ -1,8 +1,20 @@
 # heddle_room(NAME DIR dir LINK targets...): one static library per room, from all .cpp files below its folder.
-# A room without sources yet is header-only.
+# A room without sources yet is header-only. What lies in a folder cuda/ is left out where HEDDLE_CUDA is OFF; elsewhere
+# its .cpp and .cu files belong to the room, which then stands on the cuda room too.
 function(heddle_room name)
   cmake_parse_arguments(ROOM "" "DIR" "LINK" ${ARGN})
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${ROOM_DIR}/*.cpp)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS RELATIVE ${CMAKE_SOURCE_DIR} ${ROOM_DIR}/*.cpp ${ROOM_DIR}/*.cu)
+  set(cuda_sources ${sources})
+  list(FILTER cuda_sources INCLUDE REGEX "/cuda/")
+  if(cuda_sources AND HEDDLE_CUDA STREQUAL "OFF")
+    list(REMOVE_ITEM sources ${cuda_sources})
+  elseif(cuda_sources)
+    list(FILTER cuda_sources INCLUDE REGEX "\\.cu$")
+    heddle_cuda_sources(${cuda_sources})
+    if(NOT name STREQUAL "cuda")
+      list(APPEND ROOM_LINK heddle_cuda)
+    endif()
+  endif()
   if(sources)
     add_library(heddle_${name} STATIC ${sources})
     target_link_libraries(heddle_${name} PUBLIC ${ROOM_LINK} PRIVATE heddle_options)

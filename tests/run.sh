@@ -51,9 +51,9 @@ export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl_vader_single_copy_mechan
 
 check_source() {
   stage "format"
-  git ls-files -z '*.cpp' '*.h' | xargs -0 clang-format --dry-run --Werror || {
+  git ls-files -z '*.cpp' '*.h' '*.cu' '*.cuh' | xargs -0 clang-format --dry-run --Werror || {
     echo "error: some files are not formatted" >&2
-    echo "  hint: git ls-files '*.cpp' '*.h' | xargs clang-format -i" >&2
+    echo "  hint: git ls-files '*.cpp' '*.h' '*.cu' '*.cuh' | xargs clang-format -i" >&2
     exit 1
   }
 }

@@ -1,6 +1,7 @@
 // The table of every operation. A device is one such table; autograd asks for the table of its tensors' device.
 //   ref  simple loops, never tuned: what the others are tested against
 //   cpu  oneDNN products, vectorised loops, OpenMP over rows; same bits for the same input at one thread count
+//   cuda kernels and cuBLAS on a GPU, in stream order (docs/cuda_kernels.md); same bits for the same input
 // Pointers are to memory of the device. Empty inputs (zero rows) are allowed everywhere.
 #pragma once
 
@@ -95,6 +96,12 @@ const Kernels& kernels();
 namespace cpu {
 const Kernels& kernels();
 }
+namespace cuda {
+/// Where the program was built with CUDA, and the process has a context (cuda/context.h).
+const Kernels& kernels();
+/// The same operations, each of which waits for its own end: errors show where they happen.
+const Kernels& waiting_kernels();
+}  // namespace cuda
 namespace dry {
 const Kernels& kernels();  ///< computes nothing
 }

@@ -1,0 +1,23 @@
+#include "cuda/launch_shape.h"
+
+#include <fmt/format.h>
+
+#include "support/error.h"
+#include "support/narrow.h"
+
+namespace heddle::cuda {
+
+void check_launch(cudaError_t status, const LaunchShape& shape) {
+  if (status == cudaSuccess) return;
+  const auto text = [](const dim3& d) { return fmt::format("{} x {} x {}", d.x, d.y, d.z); };
+  throw Error(fmt::format("{}:{}: launch of {} blocks of {} threads with {} bytes of dynamic shared memory: {} ({})",
+                          shape.file, shape.line, text(shape.grid), text(shape.block), shape.dynamic_shared_bytes,
+                          cudaGetErrorString(status), cudaGetErrorName(status)),
+              "an earlier kernel may be what failed: CUDA_LAUNCH_BLOCKING=1 shows that");
+}
+
+unsigned block_count(int64_t items, int64_t items_per_block) {
+  return narrow<unsigned>(div_up(items, items_per_block));
+}
+
+}  // namespace heddle::cuda

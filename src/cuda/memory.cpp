@@ -1,0 +1,70 @@
+#include "cuda/memory.h"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include "cuda/context.h"
+#include "cuda/error.h"
+
+namespace heddle::cuda {
+
+namespace {
+
+void copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, const char* call) {
+  if (bytes == 0) return;
+  check(cudaMemcpyAsync(to, from, bytes, kind, context().compute_stream()), call);
+}
+
+}  // namespace
+
+void* device_malloc(size_t bytes) {
+  if (bytes == 0) return nullptr;
+  void* memory = nullptr;
+  const cudaError_t status = cudaMalloc(&memory, bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // reported here: later calls must not see it again
+    size_t free_bytes = 0, total_bytes = 0;
+    check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+    throw OutOfDeviceMemory(
+        fmt::format("GPU {} has no room for {:.1f} MiB: {:.1f} of {:.1f} MiB are free", context().device(),
+                    static_cast<double>(bytes) / (1 << 20), static_cast<double>(free_bytes) / (1 << 20),
+                    static_cast<double>(total_bytes) / (1 << 20)),
+        "use smaller micro-batches, more recomputation or more GPUs");
+  }
+  check(status, "cudaMalloc");
+  return memory;
+}
+
+void device_free(void* memory) {
+  if (memory != nullptr) check(cudaFree(memory), "cudaFree");
+}
+
+void* pinned_malloc(size_t bytes) {
+  if (bytes == 0) return nullptr;
+  void* memory = nullptr;
+  check(cudaMallocHost(&memory, bytes), "cudaMallocHost");
+  return memory;
+}
+
+void pinned_free(void* memory) {
+  if (memory != nullptr) check(cudaFreeHost(memory), "cudaFreeHost");
+}
+
+void copy_to_device(void* device, const void* host, size_t bytes) {
+  copy(device, host, bytes, cudaMemcpyHostToDevice, "copy from host to device");
+}
+
+void copy_to_host(void* host, const void* device, size_t bytes) {
+  copy(host, device, bytes, cudaMemcpyDeviceToHost, "copy from device to host");
+}
+
+void copy_on_device(void* to, const void* from, size_t bytes) {
+  copy(to, from, bytes, cudaMemcpyDeviceToDevice, "copy on the device");
+}
+
+void fill_bytes(void* device, unsigned char value, size_t bytes) {
+  if (bytes == 0) return;
+  check(cudaMemsetAsync(device, value, bytes, context().compute_stream()), "cudaMemsetAsync");
+}
+
+}  // namespace heddle::cuda
