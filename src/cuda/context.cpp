@@ -4,6 +4,7 @@
 
 #include "cuda/error.h"
 #include "cuda/library_error.h"
+#include "cuda/scratch.h"
 #include "support/error.h"
 
 namespace heddle::cuda {
@@ -78,6 +79,7 @@ void Context::open(const ContextOptions& options) {
 }
 
 void Context::close() {
+  release_scratch();
   if (compute_stream_) cudaStreamSynchronize(compute_stream_);
   if (communication_stream_) cudaStreamSynchronize(communication_stream_);
   if (cublas_) cublasDestroy(cublas_);
