@@ -5,12 +5,40 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/narrow_reals.h"
 #include "support/random.h"
+#ifdef HEDDLE_WITH_CUDA
+#include "cuda/context.h"
+#endif
 
 namespace heddle::test {
 
+#ifdef HEDDLE_WITH_CUDA
+namespace {
+
+/// Before the first array is made: arrays lie where the GPU can reach them.
+bool there_is_a_gpu() {
+  if (!cuda::has_context() && cuda::visible_devices().count > 0)
+    cuda::create_context({.device = 0, .math = cuda::MathMode::kPedantic});
+  return cuda::has_context();
+}
+
+}  // namespace
+#endif
+
 std::vector<const Kernels*> devices() {
-  return {&ref::kernels(), &cpu::kernels()};
+  std::vector<const Kernels*> all = {&ref::kernels(), &cpu::kernels()};
+#ifdef HEDDLE_WITH_CUDA
+  if (there_is_a_gpu()) all.push_back(&cuda::waiting_kernels());
+#endif
+  return all;
+}
+
+std::vector<const Kernels*> narrow_devices() {
+#ifdef HEDDLE_WITH_CUDA
+  if (there_is_a_gpu()) return {&narrow_cuda()};
+#endif
+  return {};
 }
 
 Array<float> normal(int64_t count, uint32_t stream, double scale) {

@@ -11,15 +11,14 @@
 #include <vector>
 
 #include "kernels/kernels.h"
+#include "kernels/shared_memory.h"
 
 namespace heddle::test {
 
-/// Memory that all devices under test can reach.
-template <typename T>
-using Array = std::vector<T>;
-
-/// Every table under test, the reference first.
+/// Every table under test, the reference first. The GPU's waits after every call, so that answers can be read.
 std::vector<const Kernels*> devices();
+/// Tables that store activations in bfloat16.
+std::vector<const Kernels*> narrow_devices();
 
 /// Standard normal values times `scale`, a function of (count, stream).
 Array<float> normal(int64_t count, uint32_t stream, double scale = 1);

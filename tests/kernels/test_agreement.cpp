@@ -1,9 +1,11 @@
-// What every kernel owes: the reference's answer, the same bits twice, and the same bits at two threads.
+// What every kernel owes: the reference's answer, the same bits twice, and on a CPU the same bits at two threads.
 #include <omp.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "kernels/kernel_case.h"
+#include "kernels/narrow_reals.h"
 
 namespace heddle::test {
 namespace {
@@ -41,6 +43,15 @@ TEST_P(KernelAgreement, MatchesReference) {
   }
 }
 
+#ifdef HEDDLE_WITH_CUDA
+TEST_P(KernelAgreement, MatchesReferenceInBfloat16) {
+  const std::vector<Result> expected = GetParam().run(rounded_reference());
+  KernelCase c = GetParam();
+  c.tolerance = std::max(c.tolerance, 2e-2);
+  for (const Kernels* device : narrow_devices()) expect_close(c, c.run(*device), expected);
+}
+#endif
+
 TEST_P(KernelAgreement, RepeatsItsBits) {
   for (const Kernels* device : devices()) {
     SCOPED_TRACE(device->name);
@@ -49,7 +60,7 @@ TEST_P(KernelAgreement, RepeatsItsBits) {
 }
 
 TEST_P(KernelAgreement, ThreadCountDoesNotShow) {
-  for (const Kernels* device : devices()) {
+  for (const Kernels* device : {&ref::kernels(), &cpu::kernels()}) {
     SCOPED_TRACE(device->name);
     const std::vector<Result> one = run_with_threads(GetParam(), *device, 1);
     const std::vector<Result> two = run_with_threads(GetParam(), *device, 2);

@@ -74,11 +74,12 @@ TEST_P(CrossEntropyTest, SquaredNormaliserByHand) {
   // One target among equal logits x: logsumexp = x + ln 2, gradient of its square 2 (x + ln 2) / 2 for each.
   Array<float> logits = {3, 3};
   const Array<int32_t> targets = {0};
-  double loss = NAN, log_total = NAN;
-  GetParam()->cross_entropy(1, 2, targets.data(), {1, 0, 0.5F}, logits.data(), logits.data(), &loss, &log_total);
+  Array<double> loss = {NAN}, log_total = {NAN};
+  GetParam()->cross_entropy(1, 2, targets.data(), {1, 0, 0.5F}, logits.data(), logits.data(), loss.data(),
+                            log_total.data());
   const double expected = 3 + std::log(2.0);
-  EXPECT_NEAR(loss, std::log(2.0), 1e-6);
-  EXPECT_NEAR(log_total, expected, 1e-6);
+  EXPECT_NEAR(loss[0], std::log(2.0), 1e-6);
+  EXPECT_NEAR(log_total[0], expected, 1e-6);
   expect_near(logits, {-0.5 + 0.5 * expected, 0.5 + 0.5 * expected}, 1e-6);
 }
 
@@ -90,20 +91,22 @@ TEST_P(CrossEntropyTest, SoftCapByHand) {
   GetParam()->soft_cap(4, 2, x.data(), y.data());
   expect_near(y, {1.6, -1.6, 0, 2}, 1e-6);
   const Array<int32_t> targets = {1};
-  double loss = NAN, log_total = NAN;
-  GetParam()->cross_entropy(1, 2, targets.data(), {1, 2, 0}, gradient.data(), gradient.data(), &loss, &log_total);
-  EXPECT_NEAR(loss, std::log(2.0), 1e-6);
-  EXPECT_NEAR(log_total, 1.6 + std::log(2.0), 1e-6);
+  Array<double> loss = {NAN}, log_total = {NAN};
+  GetParam()->cross_entropy(1, 2, targets.data(), {1, 2, 0}, gradient.data(), gradient.data(), loss.data(),
+                            log_total.data());
+  EXPECT_NEAR(loss[0], std::log(2.0), 1e-6);
+  EXPECT_NEAR(log_total[0], 1.6 + std::log(2.0), 1e-6);
   expect_near(gradient, {0.5 * 0.36, -0.5 * 0.36}, 1e-6);
 }
 
 TEST_P(CrossEntropyTest, IgnoredRowsGiveZeroWhateverTheyHold) {
   Array<float> logits = {NAN, std::numeric_limits<float>::infinity(), 1};
   const Array<int32_t> targets = {kIgnoredTarget};
-  double loss = NAN, log_total = NAN;
-  GetParam()->cross_entropy(1, 3, targets.data(), {1, 0, 0.1F}, logits.data(), logits.data(), &loss, &log_total);
-  EXPECT_EQ(loss, 0);
-  EXPECT_EQ(log_total, 0);
+  Array<double> loss = {NAN}, log_total = {NAN};
+  GetParam()->cross_entropy(1, 3, targets.data(), {1, 0, 0.1F}, logits.data(), logits.data(), loss.data(),
+                            log_total.data());
+  EXPECT_EQ(loss[0], 0);
+  EXPECT_EQ(log_total[0], 0);
   EXPECT_EQ(logits, (Array<float>{0, 0, 0}));
 }
 
@@ -111,10 +114,10 @@ TEST_P(CrossEntropyTest, NanIsNotHidden) {
   for (const float cap : {0.0F, 5.0F}) {
     Array<float> logits = {1, NAN, 2};
     const Array<int32_t> targets = {0};
-    double loss = 0, log_total = 0;
-    GetParam()->cross_entropy(1, 3, targets.data(), {1, cap, 0}, logits.data(), nullptr, &loss, &log_total);
-    EXPECT_TRUE(std::isnan(loss));
-    EXPECT_TRUE(std::isnan(log_total));
+    Array<double> loss = {0}, log_total = {0};
+    GetParam()->cross_entropy(1, 3, targets.data(), {1, cap, 0}, logits.data(), nullptr, loss.data(), log_total.data());
+    EXPECT_TRUE(std::isnan(loss[0]));
+    EXPECT_TRUE(std::isnan(log_total[0]));
   }
 }
 
