@@ -95,6 +95,12 @@ class GuardedCommunicator : public Communicator {
     return inner_.open_shared(path);
   }
   Traffic traffic() const override { return inner_.traffic(); }
+  Communicator& host() override {
+    if (&inner_.host() == &inner_) return *this;
+    if (host_ == nullptr)
+      host_ = std::make_unique<GuardedCommunicator>(comparison_, name_ + " of the host", inner_.host());
+    return *host_;
+  }
 
  private:
   void announce(const std::string& what) { comparison_->compare(fmt::format("{} on {}", what, name_)); }
@@ -114,6 +120,7 @@ class GuardedCommunicator : public Communicator {
   std::string name_;
   std::unique_ptr<Communicator> owned_;
   Communicator& inner_;
+  std::unique_ptr<Communicator> host_;
   int parts_ = 0;
 };
 

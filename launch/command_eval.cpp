@@ -1,6 +1,7 @@
 // heddle eval: loss of a checkpoint at one or many loop counts.
 #include <nlohmann/json.hpp>
 
+#include "device/device.h"
 #include "launch/loaded_model.h"
 #include "support/atomic_file.h"
 #include "support/log.h"
@@ -23,7 +24,7 @@ int run_eval_command(Job& job, const Arguments& arguments) {
   std::vector<int64_t> loops;
   int64_t samples = 0, micro_batch = 0, expert_parallel = 1;
   Config config;
-  config.add("device", device, {"auto", "cpu", "ref"}, "where to compute");
+  config.add("device", device, kDeviceNames, "where to compute");
   config.add("json", json, "file for the results as JSON");
   config.add("layout.expert_parallel", expert_parallel, {1, 65536, false, false},
              "ranks over which the experts are split");
@@ -41,7 +42,8 @@ int run_eval_command(Job& job, const Arguments& arguments) {
   const Arguments where = config.parse(arguments);
   require_writable_target(json);
   if (where.size() != 1) throw UsageError("eval takes one checkpoint or run folder", "heddle eval runs/quickstart");
-  LoadedModel loaded = open_model(job, where[0], static_cast<int>(expert_parallel), kernels_of_device(device));
+  const std::unique_ptr<OpenDevice> opened = open_device(job, device);
+  LoadedModel loaded = open_model(job, where[0], static_cast<int>(expert_parallel), opened->kernels());
   const TokenStore store = TokenStore::open(store_path.empty() ? loaded.config.store : store_path);
   if (store.tokenizer_fingerprint() != loaded.info.tokenizer_fingerprint)
     throw Error(fmt::format("'{}' has another tokenizer ({}) than the checkpoint ({})", store.path(),

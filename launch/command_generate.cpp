@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "data/tokenizer.h"
+#include "device/device.h"
 #include "launch/loaded_model.h"
 #include "model/counting.h"
 #include "support/log.h"
@@ -21,7 +22,7 @@ int run_generate_command(Job& job, const Arguments& arguments) {
   GenerationOptions options;
   int64_t seed = 1, expert_parallel = 1;
   Config config;
-  config.add("device", device, {"auto", "cpu", "ref"}, "where to compute");
+  config.add("device", device, kDeviceNames, "where to compute");
   config.add("prompt", prompt, "text to go on from; empty: the start of a document");
   config.add("loops", options.loops, {0, 4096, false, false}, "visits of the core; 0: the trained count");
   config.add("tokens", options.tokens, {1, 1e6, false, false}, "new tokens at most");
@@ -37,7 +38,8 @@ int run_generate_command(Job& job, const Arguments& arguments) {
   const Arguments where = config.parse(arguments);
   if (where.size() != 1)
     throw UsageError("generate takes one checkpoint or run folder", "heddle generate runs/quickstart");
-  LoadedModel loaded = open_model(job, where[0], static_cast<int>(expert_parallel), kernels_of_device(device));
+  const std::unique_ptr<OpenDevice> opened = open_device(job, device);
+  LoadedModel loaded = open_model(job, where[0], static_cast<int>(expert_parallel), opened->kernels());
   if (loaded.info.tokenizer.empty()) throw Error(fmt::format("'{}' holds no tokenizer", loaded.path));
   const std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(loaded.info.tokenizer, loaded.path);
   // One token at a time: the products of a small model are too short to share, and threads that wait for each other

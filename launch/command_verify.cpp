@@ -2,6 +2,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "device/device.h"
 #include "launch/program.h"
 #include "support/config.h"
 #include "support/error.h"
@@ -70,7 +71,7 @@ int run_verify_command(Job& job, const Arguments& arguments) {
   bool json = false;
   int64_t expert_parallel = 1;
   Config config;
-  config.add("device", device, {"auto", "cpu", "ref"}, "where to compute");
+  config.add("device", device, kDeviceNames, "where to compute");
   config.add("json", json, "print one JSON document instead of the table");
   config.add("layout.expert_parallel", expert_parallel, {1, 65536, false, false},
              "ranks over which the experts are split");
@@ -83,13 +84,14 @@ int run_verify_command(Job& job, const Arguments& arguments) {
       flags.back() = "--json=true";
   }
   if (!flags.empty() && flags[0] == "--help") {
-    log_line("usage: heddle verify CASE_DIR... [--device auto|cpu|ref] [--layout.expert_parallel N] [--json]\n\n" +
+    log_line("usage: heddle verify CASE_DIR... [--device auto|cpu|ref|cuda] [--layout.expert_parallel N] [--json]\n\n" +
              config.help());
     return static_cast<int>(ExitStatus::kOk);
   }
   const Arguments folders = config.parse(flags);
   if (folders.empty()) throw UsageError("verify needs at least one case folder", "heddle verify tests/golden/loom_r1");
-  const Kernels& kernels = kernels_of_device(device);
+  const std::unique_ptr<OpenDevice> opened = open_device(job, device);
+  const Kernels& kernels = opened->kernels();
   nlohmann::json all = nlohmann::json::array();
   int64_t passed = 0;
   for (const std::string& folder : folders) {

@@ -103,11 +103,6 @@ int run(const Arguments& all) {
 
 }  // namespace
 
-const Kernels& kernels_of_device(const std::string& device) {
-  if (device == "ref") return ref::kernels();
-  return cpu::kernels();
-}
-
 }  // namespace heddle
 
 int main(int argc, char** argv) {

@@ -106,7 +106,7 @@ std::string data_table(const TokenStore& store, const TrainConfig& config) {
 }  // namespace
 
 std::string memory_report(Communicator& world, const MemoryUse& plan) {
-  const MemoryUse use = Allocator::host().use();
+  const MemoryUse use = Allocator::current().use();
   std::vector<int64_t> numbers(use.current.begin(), use.current.end());
   numbers.insert(numbers.end(), use.peak.begin(), use.peak.end());
   numbers.insert(numbers.end(), plan.peak.begin(), plan.peak.end());

@@ -58,7 +58,8 @@ void TrainConfig::declare(Config& c) {
   const Limits ratio{0, 1, false, false}, interval{0, 1e12, false, false}, count{1, 1e12, false, false};
   c.add("run.directory", directory, "folder of the run: log, checkpoints, configuration");
   c.add("run.resume", resume, "go on from the newest complete checkpoint of run.directory");
-  c.add("run.device", device, {"auto", "cpu", "ref"}, "where to compute");
+  c.add("run.device", device, kDeviceNames, "where to compute");
+  c.add("run.precision", precision, {"float32", "bfloat16"}, "how activations are stored; bfloat16 on a GPU only");
   c.add("run.checkpoint_interval", checkpoint_interval, interval, "steps between checkpoints; 0: only at the end");
   c.add("run.keep_checkpoints", keep_checkpoints, {1, 1e6, false, false}, "newest checkpoints that are kept");
   c.add("run.checkpoint_writer", checkpoint_writer, {"auto", "parallel", "one"},

@@ -1,6 +1,7 @@
 // Every key of a training run, in one structure.
 #pragma once
 
+#include "device/device.h"
 #include "model/model_config.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
@@ -26,6 +27,7 @@ struct TrainConfig {
   int64_t unique_tokens = 0;  ///< of the train part that are used; 0: all
   int64_t expert_parallel = 1;
   std::string device = "auto";
+  std::string precision = "float32";
   std::string directory;  ///< of the run
   bool resume = false;
   int64_t checkpoint_interval = 0;  ///< steps; 0: only at the end

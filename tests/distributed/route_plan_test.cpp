@@ -41,7 +41,7 @@ Tokens tokens_of(int rank) {
 }
 
 std::shared_ptr<const RoutePlan> plan_of(const Tokens& t) {
-  return make_route_plan(test_world(), kExperts, t.index, t.keep, t.weights);
+  return make_route_plan(cpu::kernels(), test_world(), kExperts, t.index, t.keep, t.weights);
 }
 
 int64_t owner(int64_t expert) {
@@ -83,8 +83,8 @@ TEST(DistributedRoute, EverySlotArrivesOnceAtTheOwner) {
   EXPECT_EQ(plan->receive_rows, rows_from);
   EXPECT_EQ(plan->received_rows, static_cast<int64_t>(row_number.size()));
   EXPECT_EQ(*plan->expert_offsets, offsets);
-  EXPECT_EQ(plan->slot_row, slot_row);
-  EXPECT_EQ(plan->slot_weight, slot_weight);
+  EXPECT_EQ(plan->slot_row.get<int64_t>(), slot_row);
+  EXPECT_EQ(plan->slot_weight.get<float>(), slot_weight);
 }
 
 TEST(DistributedRoute, OneRowPerTokenAndDestinationTravels) {
@@ -135,7 +135,7 @@ TEST(DistributedRoute, RoundTripEqualsOneRank) {
   const Tensor all_weights = random_tensor({kExperts, kWidth, kWidth}, 500);
   const int64_t per_rank = kExperts / test_world().size();
   const auto run = [&](Communicator& group, const Tensor& expert_weights, Tensor& dx, Tensor& dw, Tensor& dexperts) {
-    const auto plan = make_route_plan(group, kExperts, t.index, t.keep, t.weights);
+    const auto plan = make_route_plan(cpu::kernels(), group, kExperts, t.index, t.keep, t.weights);
     Tape tape(cpu::kernels());
     const Variable x = tape.leaf(t.x), weights = tape.leaf(t.weights), experts = tape.leaf(expert_weights);
     const Variable y =
