@@ -85,6 +85,11 @@ class GuardedCommunicator : public Communicator {
     announce(fmt::format("exchange_rows of {} bytes each", row_bytes));
     inner_.exchange_rows(sent, send_rows, received, receive_rows, row_bytes);
   }
+  std::unique_ptr<Exchange> start_exchange_rows(const void* sent, std::span<const int64_t> send_rows, void* received,
+                                                std::span<const int64_t> receive_rows, size_t row_bytes) override {
+    announce(fmt::format("exchange_rows of {} bytes each", row_bytes));
+    return inner_.start_exchange_rows(sent, send_rows, received, receive_rows, row_bytes);
+  }
   std::unique_ptr<Communicator> split(int colour) override {
     announce("split");
     const std::string name = fmt::format("{} part {}", name_, ++parts_);

@@ -58,7 +58,11 @@ class NcclCommunicator final : public Communicator {
   void reduce_scatter_sum(std::span<float> values, std::span<const int64_t> counts) override;
   void all_gather_shards(std::span<float> values, std::span<const int64_t> counts) override;
   void exchange_rows(const void* sent, std::span<const int64_t> send_rows, void* received,
-                     std::span<const int64_t> receive_rows, size_t row_bytes) override;
+                     std::span<const int64_t> receive_rows, size_t row_bytes) override {
+    start_exchange_rows(sent, send_rows, received, receive_rows, row_bytes)->finish();
+  }
+  std::unique_ptr<Exchange> start_exchange_rows(const void* sent, std::span<const int64_t> send_rows, void* received,
+                                                std::span<const int64_t> receive_rows, size_t row_bytes) override;
 
  private:
   void open();
@@ -209,8 +213,17 @@ void NcclCommunicator::all_gather_shards(std::span<float> values, std::span<cons
   cuda::context().compute_waits_for_communication();
 }
 
-void NcclCommunicator::exchange_rows(const void* sent, std::span<const int64_t> send_rows, void* received,
-                                     std::span<const int64_t> receive_rows, size_t row_bytes) {
+/// Rows that the communication stream moves.
+class StreamExchange final : public Communicator::Exchange {
+ public:
+  void finish() override { cuda::context().compute_waits_for_communication(); }
+};
+
+std::unique_ptr<Communicator::Exchange> NcclCommunicator::start_exchange_rows(const void* sent,
+                                                                              std::span<const int64_t> send_rows,
+                                                                              void* received,
+                                                                              std::span<const int64_t> receive_rows,
+                                                                              size_t row_bytes) {
   require(send_rows.size() == static_cast<size_t>(size()) && receive_rows.size() == send_rows.size(),
           "rows for {} and from {} ranks, of {}", send_rows.size(), receive_rows.size(), size());
   const auto* from = static_cast<const char*>(sent);
@@ -235,7 +248,7 @@ void NcclCommunicator::exchange_rows(const void* sent, std::span<const int64_t> 
   }
   if (group) group->end();
   if (nccl_ != nullptr) CollectiveWatch::instance().enqueued("exchange_rows", rank(), size());
-  cuda::context().compute_waits_for_communication();
+  return std::make_unique<StreamExchange>();
 }
 
 }  // namespace

@@ -70,13 +70,13 @@ TEST(Dispatch, GradientsOfTheRoundTripAgreeWithDifferences) {
   expect_gradients(
       [&](Tape& t, const std::vector<Variable>& x) {
         const auto plan = make_route_plan(cpu::kernels(), *world, 4, index, keep, x[1].value);
-        const Variable rows = dispatch(t, *world, plan, x[0]);
-        return std::vector<Variable>{combine(t, *world, plan, swiglu(t, rows, rows), x[1])};
+        const Variable rows = Dispatch(t, *world, plan, x[0]).finish(t);
+        return std::vector<Variable>{Combine(t, *world, plan, swiglu(t, rows, rows), x[1]).finish(t, x[2])};
       },
       [&] {
         Tensor weights = random_tensor({4, 2}, 2);
         for (int64_t i = 0; i < 8; ++i) weights.f32()[i] *= static_cast<float>(keep.u8()[i]);
-        return std::vector<Tensor>{random_tensor({4, 5}, 1), weights};
+        return std::vector<Tensor>{random_tensor({4, 5}, 1), weights, random_tensor({4, 5}, 3)};
       }());
 }
 
