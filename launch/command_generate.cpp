@@ -27,6 +27,7 @@ int run_generate_command(Job& job, const Arguments& arguments) {
   config.add("tokens", options.tokens, {1, 1e6, false, false}, "new tokens at most");
   config.add("temperature", options.temperature, {0, 100, false, false}, "0: always the likeliest token");
   config.add("top_k", options.top_k, {0, 1e6, false, false}, "draw among so many likeliest tokens; 0: all");
+  config.add_condition({"top_k"}, "temperature above 0", [&options] { return options.temperature > 0; });
   config.add("seed", seed, {0, 9e15, false, false}, "seed of the draws");
   config.add("layout.expert_parallel", expert_parallel, {1, 65536, false, false},
              "ranks over which the experts are split");

@@ -143,10 +143,6 @@ void ModelConfig::validate() {
   if (looping_residual && !adds)
     throw UsageError(fmt::format("residual.looping with residual.scheme = {}", kResidualSchemes(residual)),
                      "use plain, scaled or layer_norm_scaling, or residual.looping false");
-  if (count_gradient_visits && residual != ResidualScheme::kDeepNorm)
-    throw UsageError(
-        fmt::format("residual.count_gradient_visits with residual.scheme = {}", kResidualSchemes(residual)),
-        "it belongs to deepnorm");
   if (lanes > 0 && (reinjection != Reinjection::kNone || initial_state != InitialState::kEmbedding))
     throw UsageError("hyper_connections.lanes replace the re-injection and start from the embedding",
                      "set reinjection.kind none and model.initial_state embedding");

@@ -51,6 +51,7 @@ struct TrainConfig {
   void validate();
 
  private:
+  void declare_conditions(Config& config) const;  ///< key_conditions.cpp
   void validate_schedule();
 };
 
