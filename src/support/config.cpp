@@ -200,12 +200,16 @@ Config::Entry* Config::find(const std::string& key) {
 }
 
 std::string Config::nearest(const std::string& key) const {
+  // The wrong section, and a name that is cut off, count as one wrong letter; beyond a letter in four it is a guess.
+  const std::string name = name_of(key);
+  size_t best_distance = 2 + name.size() / 4;
   const Entry* best = nullptr;
-  size_t best_distance = 0;
   for (const Entry& entry : entries_) {
-    // The right name in the wrong section is as near as one wrong letter.
-    const size_t distance = name_of(entry.key) == name_of(key) ? 1 : edit_distance(entry.key, key);
-    if (best == nullptr || distance < best_distance) {
+    const std::string known = name_of(entry.key);
+    const bool cut_off = name.size() > 2 && known.starts_with(name);
+    const size_t by_name = 1 + (cut_off ? (section_of(entry.key) != section_of(key)) : edit_distance(known, name));
+    const size_t distance = std::min(by_name, edit_distance(entry.key, key));
+    if (distance < best_distance) {
       best = &entry;
       best_distance = distance;
     }

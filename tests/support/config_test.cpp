@@ -189,7 +189,12 @@ TEST(Config, BrokenFlagsAreRefused) {
   };
   const Case cases[] = {
       {{"--model.layer", "3"}, {"unknown flag --model.layer", "nearest known key is model.layers"}},
-      {{"--model.l", "3"}, {"unknown flag --model.l"}},
+      {{"--model.l", "3"}, {"unknown flag --model.l", "--help lists all keys"}},
+      {{"--warmth", "3"}, {"unknown flag --warmth", "--help lists all keys"}},
+      {{"--model.width", "3"}, {"unknown flag --model.width", "--help lists all keys"}},
+      {{"--modle.loops", "3"}, {"nearest known key is model.loops"}},
+      {{"--train.learning", "3"}, {"nearest known key is train.learning_rate"}},
+      {{"--optimizer.learnign_rate", "3"}, {"nearest known key is train.learning_rate"}},
       {{"--layers", "3"}, {"unknown flag --layers", "model.layers"}},
       {{"--model.layers", "3", "--model.layers=3"}, {"--model.layers is given twice"}},
       {{"--model.layers"}, {"command line", "model.layers"}},
