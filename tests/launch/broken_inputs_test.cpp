@@ -160,7 +160,12 @@ TEST_F(BrokenInputs, Text) {
 
 TEST_F(BrokenInputs, TokenStores) {
   check({
-      {"missing", train("--data.store scratch/none.h5"), 1, {"there is no file 'scratch/none.h5'"}},
+      {"missing",
+       train("--data.store scratch/none.h5"),
+       2,
+       {"there is no token store 'scratch/none.h5'", "build it: heddle data build TEXTS -o scratch/none.h5"}},
+      {"missing for a look", "$H data show scratch/none.h5", 2, {"there is no token store 'scratch/none.h5'"}},
+      {"missing for an evaluation", "$H eval run --eval.store scratch/none.h5", 2, {"there is no token store"}},
       {"not HDF5", train("--data.store small.ini"), 1, {"'small.ini' is not an HDF5 file"}},
       {"empty", ": > scratch/s.h5; $H data show scratch/s.h5", 1, {"'scratch/s.h5' is not an HDF5 file"}},
       {"cut",
@@ -179,8 +184,9 @@ TEST_F(BrokenInputs, TokenStores) {
       {"no held-out part", "$H data baselines whole.h5", 1, {"whole.h5"}},
       {"fewer tokens than a window",
        train("--train.sequence_length 100000"),
-       1,
-       {"token store 'store.h5' has ", "one sample of 100000 inputs needs 100001"}},
+       2,
+       {"token store 'store.h5' has ", "one sample of 100000 inputs needs 100001", "can be up to ",
+        "heddle data build"}},
       {"vocabulary smaller than the store's",
        train("--model.vocabulary_size 100"),
        2,
