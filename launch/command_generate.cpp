@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "data/text_repair.h"
 #include "data/tokenizer.h"
 #include "launch/loaded_model.h"
 #include "model/counting.h"
@@ -61,7 +62,11 @@ int run_generate_command(Job& job, const Arguments& arguments) {
   std::vector<uint32_t> text;
   for (const int64_t id : drawn)
     if (id < tokenizer->vocabulary_size()) text.push_back(static_cast<uint32_t>(id));
-  log_line(prompt + tokenizer->decode(text));
+  // Tokens may be single bytes, and so end inside a character or make none.
+  std::string shown = prompt + tokenizer->decode(text);
+  drop_unfinished_character(shown);
+  replace_broken_utf8(shown);
+  log_line(shown);
   return static_cast<int>(ExitStatus::kOk);
 }
 
