@@ -393,6 +393,17 @@ std::string Config::resolved() const {
   return text;
 }
 
+void Config::check_values() const {
+  for (const Entry& entry : entries_) {
+    try {
+      entry.assign(entry.print());
+    } catch (const UsageError& error) {
+      throw UsageError(fmt::format("{} = {}: {}", entry.key, entry.print(), error.what()),
+                       fmt::format("{} is: {}", entry.key, entry.help));
+    }
+  }
+}
+
 std::string Config::origin(const std::string& key) const {
   for (const Entry& entry : entries_)
     if (entry.key == key) return entry.origin;

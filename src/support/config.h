@@ -67,6 +67,9 @@ class Config {
   /// Reads INI text (of a stored run or checkpoint); `source` names it in errors.
   void parse_text(const std::string& text, const std::string& source);
 
+  /// Throws UsageError for a value that no text could have given a key: targets may be written by other code as well.
+  void check_values() const;
+
   /// All keys with their present values, as INI text that parse_text reads back to the same values (numbers with enough
   /// digits), sections in order of declaration. Throws UsageError for a text that INI cannot hold (line ends, comment
   /// marks behind white space, white space at its ends).

@@ -320,6 +320,15 @@ TEST(Config, TextThatIniCannotHoldIsUsedButNotStored) {
   }
 }
 
+TEST(Config, ValuesThatCodePutThereAreChecked) {
+  Values v;
+  v.config.check_values();
+  v.rate = -1;
+  expect_in("train.learning_rate = -1: expected above 0 to 1", refusal([&] { v.config.check_values(); }), "rate");
+  v.rate = std::nan("");
+  expect_in("train.learning_rate = nan: expected a finite number", refusal([&] { v.config.check_values(); }), "nan");
+}
+
 TEST(Config, AnEmptyTextRoundTrips) {
   Values v;
   v.name = "";
