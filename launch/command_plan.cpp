@@ -50,12 +50,12 @@ struct TrainingWork {
 };
 TrainingWork training_work(const TrainConfig& c) {
   TrainingWork mean;
+  mean.flops = c.mean_training_flops(c.model);
   for (const auto& [loops, share] : c.loops_of_steps().shares(c.steps)) {
     const LoopWork work = work_of(c.step.back_propagation, c.step.loop_weights, loops);
     mean.loops += share * static_cast<double>(work.loops);
     mean.without_gradient += share * static_cast<double>(work.without_gradient);
     mean.exits += share * static_cast<double>(work.exits);
-    mean.flops.add(training_flops_per_token(c.model, c.sequence, work), share);
     mean.iso_depth += share * IsoDepthCounting::training_flops_per_token(c.model, c.sequence, work);
     mean.exponents += share * ExponentsCounting::training_flops_per_token(c.model, c.sequence, work);
   }

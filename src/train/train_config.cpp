@@ -135,6 +135,14 @@ void TrainConfig::validate_schedule() {
                      "use loop_count.distribution fixed and no growth");
 }
 
+FlopCount TrainConfig::mean_training_flops(const ModelConfig& complete) const {
+  FlopCount mean;
+  for (const auto& [loops, share] : loops_of_steps().shares(steps))
+    mean.add(training_flops_per_token(complete, sequence, work_of(step.back_propagation, step.loop_weights, loops)),
+             share);
+  return mean;
+}
+
 CheckpointWriter TrainConfig::writer() const {
   if (checkpoint_writer == "parallel") return CheckpointWriter::kParallel;
   return checkpoint_writer == "one" ? CheckpointWriter::kOne : CheckpointWriter::kAuto;
