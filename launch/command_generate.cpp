@@ -24,7 +24,8 @@ int run_generate_command(Job& job, const Arguments& arguments) {
   Config config;
   config.add("device", device, {"auto", "cpu", "ref"}, "where to compute");
   config.add("prompt", prompt, "text to go on from; empty: the start of a document");
-  config.add("loops", options.loops, {0, 4096, false, false}, "visits of the core; 0: the trained count");
+  config.add("loops", options.loops, {0, 4096, false, false},
+             "visits of the core; 0: model.loops, and before growth growth.initial_loops");
   config.add("tokens", options.tokens, {1, 1e6, false, false}, "new tokens at most");
   config.add("temperature", options.temperature, {0, 100, false, false}, "0: always the likeliest token");
   config.add("top_k", options.top_k, {0, 1e6, false, false}, "draw among so many likeliest tokens; 0: all");
