@@ -271,6 +271,7 @@ TEST_F(ConfigFile, ALineWhoseConditionAFlagTakesAwayIsLeftOutWithAWarning) {
   expect_in("warning: left out of '" + path_ + "' because of the flags: growth.at has no effect",
             testing::internal::GetCapturedStderr(), "flags");
   EXPECT_EQ(c.at, 0.75);
+  EXPECT_EQ(c.config.origin("growth.at"), "default");
   EXPECT_FALSE(c.config.is_read("growth.at"));
   EXPECT_TRUE(c.config.is_read("growth.on"));
 }
