@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "data/text_repair.h"
 #include "data/tokenizer.h"
 #include "device/device.h"
 #include "launch/loaded_model.h"
@@ -24,10 +25,12 @@ int run_generate_command(Job& job, const Arguments& arguments) {
   Config config;
   config.add("device", device, kDeviceNames, "where to compute");
   config.add("prompt", prompt, "text to go on from; empty: the start of a document");
-  config.add("loops", options.loops, {0, 4096, false, false}, "visits of the core; 0: the trained count");
+  config.add("loops", options.loops, {0, 4096, false, false},
+             "visits of the core; 0: model.loops, and before growth growth.initial_loops");
   config.add("tokens", options.tokens, {1, 1e6, false, false}, "new tokens at most");
   config.add("temperature", options.temperature, {0, 100, false, false}, "0: always the likeliest token");
   config.add("top_k", options.top_k, {0, 1e6, false, false}, "draw among so many likeliest tokens; 0: all");
+  config.add_condition({"top_k"}, "temperature above 0", [&options] { return options.temperature > 0; });
   config.add("seed", seed, {0, 9e15, false, false}, "seed of the draws");
   config.add("layout.expert_parallel", expert_parallel, {1, 65536, false, false},
              "ranks over which the experts are split");
@@ -62,7 +65,11 @@ int run_generate_command(Job& job, const Arguments& arguments) {
   std::vector<uint32_t> text;
   for (const int64_t id : drawn)
     if (id < tokenizer->vocabulary_size()) text.push_back(static_cast<uint32_t>(id));
-  log_line(prompt + tokenizer->decode(text));
+  // Tokens may be single bytes, and so end inside a character or make none.
+  std::string shown = prompt + tokenizer->decode(text);
+  drop_unfinished_character(shown);
+  replace_broken_utf8(shown);
+  log_line(shown);
   return static_cast<int>(ExitStatus::kOk);
 }
 

@@ -44,7 +44,9 @@ struct TrainConfig {
   CheckpointWriter writer() const;  ///< of checkpoint_writer
 
   LoopSchedule loops_of_steps() const { return {loop_schedule, model.loops, static_cast<uint64_t>(seed)}; }
-  LoopWork work() const { return work_of(step.back_propagation, step.loop_weights, model.loops); }
+  /// Operations of training per token, mean over the steps of the run, whose loop counts may differ. `complete` is
+  /// `model` with its vocabulary known.
+  FlopCount mean_training_flops(const ModelConfig& complete) const;
   /// Experts that a layout splits: 1 for a model without.
   int64_t layout_experts() const { return model.any_moe() ? model.moe.experts : 1; }
 
@@ -53,6 +55,7 @@ struct TrainConfig {
   void validate();
 
  private:
+  void declare_conditions(Config& config) const;  ///< key_conditions.cpp
   void validate_schedule();
 };
 

@@ -206,11 +206,10 @@ class Run {
     h.expert_parallel = config_.expert_parallel;
     h.steps = config_.steps;
     h.warmup_steps = config_.schedule.warmup_steps();
-    h.flops_per_token = flops_per_token();
+    h.flops_per_token = config_.mean_training_flops(model_config_).total();
     return h;
   }
 
-  double flops_per_token() const { return flops_per_token(model_config_.loops); }
   double flops_per_token(int64_t loops) const {
     const LoopWork work = work_of(config_.step.back_propagation, config_.step.loop_weights, loops);
     return training_flops_per_token(model_config_, config_.sequence, work).total();
