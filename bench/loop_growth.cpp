@@ -122,7 +122,7 @@ struct Output {
   Tensor state, logits;
 };
 Output forward(LoopedModel& model, const TokenBatch& batch) {
-  Tape tape(model.kernels(), Tape::Mode::kForwardOnly);
+  Tape tape = model.tape(Tape::Mode::kForwardOnly);
   const Variable e = model.embed(tape, batch, {});
   LoopState state = model.start(batch, e);
   model.run_loops(tape, batch, e, 0, model.config().loops, {}, state);

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 
+#include "kernels/on_floats.h"
 #include "model/counting.h"
 #include "train/step.h"
 
@@ -109,12 +110,12 @@ void run() {
   constexpr int64_t kRows = 2, kSequence = 512;
 
   Kernels kernels = cpu::kernels();
-  kernels.matmul = recording_matmul;
-  kernels.grouped_matmul_forward = recording_forward;
-  kernels.grouped_matmul_input_gradient = recording_input_gradient;
-  kernels.grouped_matmul_weight_gradient = recording_weight_gradient;
-  kernels.attention_forward = recording_attention_forward;
-  kernels.attention_backward = recording_attention_backward;
+  enter<recording_matmul>(kernels.matmul);
+  enter<recording_forward>(kernels.grouped_matmul_forward);
+  enter<recording_input_gradient>(kernels.grouped_matmul_input_gradient);
+  enter<recording_weight_gradient>(kernels.grouped_matmul_weight_gradient);
+  enter<recording_attention_forward>(kernels.attention_forward);
+  enter<recording_attention_backward>(kernels.attention_backward);
 
   const auto world = make_single_communicator();
   ProcessGroups groups(*world, 1);

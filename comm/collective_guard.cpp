@@ -85,6 +85,11 @@ class GuardedCommunicator : public Communicator {
     announce(fmt::format("exchange_rows of {} bytes each", row_bytes));
     inner_.exchange_rows(sent, send_rows, received, receive_rows, row_bytes);
   }
+  std::unique_ptr<Exchange> start_exchange_rows(const void* sent, std::span<const int64_t> send_rows, void* received,
+                                                std::span<const int64_t> receive_rows, size_t row_bytes) override {
+    announce(fmt::format("exchange_rows of {} bytes each", row_bytes));
+    return inner_.start_exchange_rows(sent, send_rows, received, receive_rows, row_bytes);
+  }
   std::unique_ptr<Communicator> split(int colour) override {
     announce("split");
     const std::string name = fmt::format("{} part {}", name_, ++parts_);
@@ -95,6 +100,12 @@ class GuardedCommunicator : public Communicator {
     return inner_.open_shared(path);
   }
   Traffic traffic() const override { return inner_.traffic(); }
+  Communicator& host() override {
+    if (&inner_.host() == &inner_) return *this;
+    if (host_ == nullptr)
+      host_ = std::make_unique<GuardedCommunicator>(comparison_, name_ + " of the host", inner_.host());
+    return *host_;
+  }
 
  private:
   void announce(const std::string& what) { comparison_->compare(fmt::format("{} on {}", what, name_)); }
@@ -114,6 +125,7 @@ class GuardedCommunicator : public Communicator {
   std::string name_;
   std::unique_ptr<Communicator> owned_;
   Communicator& inner_;
+  std::unique_ptr<Communicator> host_;
   int parts_ = 0;
 };
 

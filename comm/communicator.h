@@ -55,6 +55,23 @@ class Communicator {
   virtual void exchange_rows(const void* sent, std::span<const int64_t> send_rows, void* received,
                              std::span<const int64_t> receive_rows, size_t row_bytes) = 0;
 
+  /// Rows under way. finish() makes what comes after it see them; the memory of both sides must stay until then.
+  class Exchange {
+   public:
+    Exchange() = default;
+    Exchange(const Exchange&) = delete;
+    Exchange& operator=(const Exchange&) = delete;
+    virtual ~Exchange() = default;
+    virtual void finish() {}
+  };
+  /// exchange_rows in two halves, for work in between. Over MPI all of it happens in the first.
+  virtual std::unique_ptr<Exchange> start_exchange_rows(const void* sent, std::span<const int64_t> send_rows,
+                                                        void* received, std::span<const int64_t> receive_rows,
+                                                        size_t row_bytes) {
+    exchange_rows(sent, send_rows, received, receive_rows, row_bytes);
+    return std::make_unique<Exchange>();
+  }
+
   /// A communicator of the ranks that pass the same colour (0 or more), ordered by rank. Collective over this one.
   virtual std::unique_ptr<Communicator> split(int colour) = 0;
 

@@ -80,6 +80,7 @@ Job::~Job() {
   if (!mpi_) return;
   // MPI_Finalize waits for all ranks, and the others may wait for this one in a collective.
   if (std::uncaught_exceptions() > 0) abort("an exception left the job", static_cast<int>(ExitStatus::kFailure));
+  device_world_.reset();
   world_.reset();
   MPI_Finalize();
 }

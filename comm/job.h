@@ -31,7 +31,9 @@ class Job {
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
-  Communicator& world() { return *world_; }
+  /// All ranks; over the device's memory while one is open (device/device.h).
+  Communicator& world() { return device_world_ != nullptr ? *device_world_ : *world_; }
+  void use_device_world(std::unique_ptr<Communicator> world) { device_world_ = std::move(world); }
   int local_rank() const { return local_rank_; }  ///< rank among those on this host
   int local_size() const { return local_size_; }
   const std::string& host() const { return host_; }
@@ -44,6 +46,7 @@ class Job {
  private:
   bool mpi_ = false;
   std::unique_ptr<Communicator> world_;
+  std::unique_ptr<Communicator> device_world_;
   int local_rank_ = 0, local_size_ = 1;
   std::string host_;
 };

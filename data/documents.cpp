@@ -1,7 +1,5 @@
 #include "data/documents.h"
 
-#include <utf8.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data/chapters.h"
+#include "data/text_repair.h"
 #include "support/error.h"
 #include "support/hash.h"
 
@@ -19,7 +18,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 std::string read_file(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
@@ -172,23 +170,7 @@ int64_t clean_text(std::string& text) {
       if (!(text[in] == '\r' && in + 1 < text.size() && text[in + 1] == '\n')) text[out++] = text[in];
     text.resize(out);
   }
-  auto broken = utf8::find_invalid(text.cbegin(), text.cend());
-  if (broken == text.cend()) return 0;
-  // A broken sequence ends where a byte begins a character that can be read again.
-  int64_t replaced = 0;
-  std::string repaired;
-  auto begin = text.cbegin();
-  while (broken != text.cend()) {
-    repaired.append(begin, broken);
-    repaired += kReplacement;
-    ++replaced;
-    begin = broken + 1;
-    while (begin != text.cend() && (static_cast<unsigned char>(*begin) & 0xC0) == 0x80) ++begin;
-    broken = utf8::find_invalid(begin, text.cend());
-  }
-  repaired.append(begin, text.cend());
-  text = std::move(repaired);
-  return replaced;
+  return replace_broken_utf8(text);
 }
 
 std::vector<std::string> list_input_files(const std::vector<std::string>& paths) {

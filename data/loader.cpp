@@ -37,9 +37,12 @@ Loader::Loader(const TokenStore& store, const LoaderOptions& options) : store_(s
   const int64_t tokens = store.tokens(Part::kTrain);
   samples_ = (tokens - 1) / options.sequence_length;
   if (samples_ < 1)
-    throw Error(fmt::format("token store '{}' has {} train tokens, but one sample of {} inputs needs {}", store.path(),
-                            tokens, options.sequence_length, options.sequence_length + 1),
-                "use more text or a shorter sequence");
+    throw UsageError(
+        fmt::format("token store '{}' has {} train tokens, but one sample of {} inputs needs {}", store.path(), tokens,
+                    options.sequence_length, options.sequence_length + 1),
+        fmt::format("train.sequence_length can be up to {} here; a longer one wants a store of more text: heddle data "
+                    "build TEXTS -o STORE",
+                    tokens - 1));
   all_samples_ = samples_;
   if (options.unique_tokens > 0) {
     samples_ = options.unique_tokens / options.sequence_length;

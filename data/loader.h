@@ -38,7 +38,8 @@ struct Batch {
 /// Const functions may be called from several threads. The store must outlive the loader.
 class Loader {
  public:
-  /// Throws Error when the train part has fewer tokens than one window; warns when it has fewer samples than a step.
+  /// Throws UsageError when the train part has fewer tokens than one window; warns when it has fewer samples than a
+  /// step.
   Loader(const TokenStore& store, const LoaderOptions& options);
 
   const LoaderOptions& options() const { return options_; }

@@ -98,6 +98,12 @@ void write_token_store(const std::string& path, const Tokenizer& tokenizer, cons
 }
 
 TokenStore TokenStore::open(const std::string& path, bool verify) {
+  if (!std::filesystem::exists(path))
+    throw UsageError(
+        fmt::format("there is no token store '{}'", path),
+        fmt::format("build it: heddle data build TEXTS -o {} (docs/commands.md); launch/quickstart.sh makes "
+                    "runs/data/classics.h5",
+                    path));
   const h5::File file(path, h5::File::Mode::kRead);
   if (!file.has_attribute("/", "format") || file.text_attribute("/", "format") != kFormat)
     throw Error(fmt::format("'{}' is an HDF5 file, but not a token store", path),

@@ -50,7 +50,7 @@ class TokenStore {
   static constexpr int64_t kVersion = 1;
 
   /// `verify` also reads all tokens: every id below the vocabulary size, end marks at the document ends only, and the
-  /// content hash. Throws Error naming file, place, found and expected.
+  /// content hash. Throws UsageError for a file that is not there, and Error naming file, place, found and expected.
   static TokenStore open(const std::string& path, bool verify = false);
 
   const std::string& path() const { return path_; }

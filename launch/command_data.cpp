@@ -90,6 +90,14 @@ struct BuildSettings {
     config.add("data.validation_fraction", options.validation_fraction, {.low = 0, .high = 1, .high_open = true},
                "share of the documents that is held out when --validation is not given");
     config.add("data.seed", options.seed, {.low = 0, .high = 1e15}, "seed of the choice of held-out documents");
+    config.add_condition({"data.tokenizer", "data.vocabulary_size", "data.tokenizer_training_bytes"},
+                         "an empty data.tokenizer_from", [this] { return options.tokenizer_from.empty(); });
+    config.add_condition({"data.vocabulary_size", "data.tokenizer_training_bytes"}, "data.tokenizer sentencepiece",
+                         [this] { return options.tokenizer == "sentencepiece"; });
+    config.add_condition({"data.validation_fraction", "data.seed"}, "held-out text from the inputs (no --validation)",
+                         [this] { return options.validation.empty(); });
+    config.add_condition({"data.seed"}, "data.validation_fraction above 0",
+                         [this] { return options.validation_fraction > 0; });
   }
   void finish() { options.documents = {parse_split(split), parse_invalid_utf8(invalid_utf8)}; }
 };

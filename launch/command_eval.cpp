@@ -1,6 +1,7 @@
 // heddle eval: loss of a checkpoint at one or many loop counts.
 #include <nlohmann/json.hpp>
 
+#include "device/device.h"
 #include "launch/loaded_model.h"
 #include "support/atomic_file.h"
 #include "support/log.h"
@@ -23,15 +24,16 @@ int run_eval_command(Job& job, const Arguments& arguments) {
   std::vector<int64_t> loops;
   int64_t samples = 0, micro_batch = 0, expert_parallel = 1;
   Config config;
-  config.add("device", device, {"auto", "cpu", "ref"}, "where to compute");
+  config.add("device", device, kDeviceNames, "where to compute");
   config.add("json", json, "file for the results as JSON");
   config.add("layout.expert_parallel", expert_parallel, {1, 65536, false, false},
              "ranks over which the experts are split");
   config.add("eval.store", store_path, "token store; empty: the one the checkpoint was trained on");
   config.add("eval.part", part, {"train", "validation", "other"}, "part of the store");
-  config.add("eval.loops", loops, {1, 4096, false, false}, "loop counts, comma separated; empty: the trained count");
+  config.add("eval.loops", loops, {1, 4096, false, false},
+             "loop counts, comma separated; empty: model.loops, and before growth growth.initial_loops");
   config.add("eval.depth_rule", rule, {"trained", "rescaled"},
-             "constants of the trained loop count (fewer loops is early exit), or of the count that is run");
+             "constants of model.loops (fewer loops is early exit), or of the count that is run");
   config.add("eval.samples", samples, {0, 1e12, false, false}, "sequences from the start of the part; 0: all");
   config.add("eval.micro_batch", micro_batch, {0, 1e6, false, false}, "sequences per rank and pass; 0: as in training");
   if (!arguments.empty() && arguments[0] == "--help") {
@@ -41,7 +43,8 @@ int run_eval_command(Job& job, const Arguments& arguments) {
   const Arguments where = config.parse(arguments);
   require_writable_target(json);
   if (where.size() != 1) throw UsageError("eval takes one checkpoint or run folder", "heddle eval runs/quickstart");
-  LoadedModel loaded = open_model(job, where[0], static_cast<int>(expert_parallel), kernels_of_device(device));
+  const std::unique_ptr<OpenDevice> opened = open_device(job, device);
+  LoadedModel loaded = open_model(job, where[0], static_cast<int>(expert_parallel), opened->kernels());
   const TokenStore store = TokenStore::open(store_path.empty() ? loaded.config.store : store_path);
   if (store.tokenizer_fingerprint() != loaded.info.tokenizer_fingerprint)
     throw Error(fmt::format("'{}' has another tokenizer ({}) than the checkpoint ({})", store.path(),
@@ -57,8 +60,9 @@ int run_eval_command(Job& job, const Arguments& arguments) {
   options.seed = static_cast<uint64_t>(loaded.config.seed);
   store.require_part(part_of(part));
   const std::vector<EvaluationResult> results = evaluate(*loaded.model, store, part_of(part), options);
-  log_line(fmt::format("{} on the {} part of {} (trained with {} loops, depth rule {})", loaded.path, part,
-                       store.path(), loaded.model->active_loops(), rule));
+  const std::map<int64_t, double> counts = loaded.config.loops_of_steps().shares(loaded.info.step);
+  log_line(fmt::format("{} on the {} part of {} (trained with {}, depth rule {})", loaded.path, part, store.path(),
+                       loop_counts_text(counts), rule));
   nlohmann::json rows = nlohmann::json::array();
   for (const EvaluationResult& r : results) {
     const bool beyond = r.loops > loaded.model->active_loops();

@@ -14,23 +14,31 @@ namespace heddle {
 
 namespace {
 
-/// The configuration's file may stand without --config, and "--json" alone means true.
+/// The configuration's file may stand anywhere without --config, and "--json" alone means true.
 std::vector<std::string> with_names(std::vector<std::string> arguments) {
-  if (!arguments.empty() && !arguments[0].starts_with("--")) arguments.insert(arguments.begin(), "--config");
+  bool named = false;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const bool has_value = i + 1 < arguments.size() && (arguments[i + 1] == "true" || arguments[i + 1] == "false");
-    if (arguments[i] == "--json" && !has_value) arguments[i] = "--json=true";
+    if (arguments[i] == "--json" && !has_value) {
+      arguments[i] = "--json=true";
+    } else if (arguments[i].starts_with("--")) {
+      named |= arguments[i].starts_with("--config");
+      if (arguments[i].find('=') == std::string::npos) ++i;  // its value
+    } else if (!named) {
+      named = true;
+      arguments.insert(arguments.begin() + static_cast<std::ptrdiff_t>(i), "--config");
+      ++i;
+    }
   }
   return arguments;
 }
 
 /// The vocabulary of the configuration, or that of its store if it is there.
-int64_t vocabulary_of(const TrainConfig& config) {
-  if (config.model.vocabulary_size > 0) return config.model.vocabulary_size;
-  if (!config.store.empty() && std::filesystem::exists(config.store))
-    return TokenStore::open(config.store).vocabulary_size();
-  throw UsageError(fmt::format("model.vocabulary_size is 0, which takes that of the token store, and there is no '{}'",
-                               config.store),
+int64_t vocabulary_of(const ModelConfig& model, const std::string& store) {
+  if (model.vocabulary_size > 0) return model.vocabulary_size;
+  if (!store.empty() && std::filesystem::exists(store)) return TokenStore::open(store).vocabulary_size();
+  throw UsageError("model.vocabulary_size is 0, which takes that of the token store, and " +
+                       (store.empty() ? std::string("data.store names none") : fmt::format("there is no '{}'", store)),
                    "--model.vocabulary_size 4096, say");
 }
 
@@ -42,12 +50,12 @@ struct TrainingWork {
 };
 TrainingWork training_work(const TrainConfig& c) {
   TrainingWork mean;
+  mean.flops = c.mean_training_flops(c.model);
   for (const auto& [loops, share] : c.loops_of_steps().shares(c.steps)) {
     const LoopWork work = work_of(c.step.back_propagation, c.step.loop_weights, loops);
     mean.loops += share * static_cast<double>(work.loops);
     mean.without_gradient += share * static_cast<double>(work.without_gradient);
     mean.exits += share * static_cast<double>(work.exits);
-    mean.flops.add(training_flops_per_token(c.model, c.sequence, work), share);
     mean.iso_depth += share * IsoDepthCounting::training_flops_per_token(c.model, c.sequence, work);
     mean.exponents += share * ExponentsCounting::training_flops_per_token(c.model, c.sequence, work);
   }
@@ -121,11 +129,12 @@ int run_plan_command(const std::vector<std::string>& arguments) {
   if (const std::vector<std::string> rest = config.parse(with_names(arguments)); !rest.empty())
     throw UsageError(fmt::format("plan takes one configuration, and found '{}' as well", rest[0]),
                      "heddle plan configs/loom-tiny.cfg --model.loops 9");
+  const std::string store = settings.store;
   // Nothing is read or written there.
   for (std::string* place : {&settings.directory, &settings.store})
     if (place->empty()) *place = "none";
   settings.validate();
-  settings.model.vocabulary_size = vocabulary_of(settings);
+  settings.model.vocabulary_size = vocabulary_of(settings.model, store);
 
   const ModelConfig& m = settings.model;
   const ParameterCount parameters = count_parameters(m);

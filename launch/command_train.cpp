@@ -1,6 +1,7 @@
 // heddle train: start a run, or go on with it.
 #include <nlohmann/json.hpp>
 
+#include "device/device.h"
 #include "launch/program.h"
 #include "support/atomic_file.h"
 #include "support/log.h"
@@ -22,7 +23,8 @@ int run_train_command(Job& job, const Arguments& arguments) {
   require_writable_target(settings.summary);
   const std::string resolved = config.resolved();
   log_line("configuration:\n" + resolved);
-  const TrainOutcome outcome = train(job, settings, resolved, kernels_of_device(settings.device));
+  const std::unique_ptr<OpenDevice> device = open_device(job, settings.device, settings.precision);
+  const TrainOutcome outcome = train(job, settings, resolved, device->device());
   if (!settings.summary.empty() && job.world().rank() == 0)
     publish_text(settings.summary, nlohmann::json{{"steps", outcome.steps_done},
                                                   {"validation_bits_per_byte", outcome.validation_bits_per_byte},

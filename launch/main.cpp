@@ -31,8 +31,8 @@ usage: heddle COMMAND [arguments]          (several ranks: launch/heddle-mpirun 
   verify CASE_DIR...                          reference cases against this build and device
 
 heddle COMMAND --help lists the keys of a command.
-exit status: 0 fine, 1 the work failed, 2 wrong usage or configuration, 3 verify, diagnose or inspect found a problem,
-             4 train was stopped by a signal and has saved
+exit status: 0 fine, 1 the work failed (verify: a case is out of tolerance or cannot be read), 2 wrong usage or
+             configuration, 3 diagnose or inspect found a problem, 4 train was stopped by a signal and has saved
 )";
 
 bool works_alone(const std::string& command) {
@@ -102,11 +102,6 @@ int run(const Arguments& all) {
 }
 
 }  // namespace
-
-const Kernels& kernels_of_device(const std::string& device) {
-  if (device == "ref") return ref::kernels();
-  return cpu::kernels();
-}
 
 }  // namespace heddle
 

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "comm/job.h"
-#include "kernels/kernels.h"
 
 namespace heddle {
 
@@ -16,8 +15,5 @@ int run_train_command(Job& job, const Arguments& arguments);
 int run_eval_command(Job& job, const Arguments& arguments);
 int run_generate_command(Job& job, const Arguments& arguments);
 int run_verify_command(Job& job, const Arguments& arguments);
-
-/// The kernels of a --device choice: auto | cpu | ref. Throws UsageError for devices this build lacks.
-const Kernels& kernels_of_device(const std::string& device);
 
 }  // namespace heddle

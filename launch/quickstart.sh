@@ -66,7 +66,10 @@ if [[ -t 1 ]]; then ninja -C build heddle; else ninja -C build --quiet heddle; f
 
 # default KEY VALUE: an option of the token store, unless the caller has set it.
 default() { [[ " ${data_options[*]} " == *" --$1="* ]] || data_options+=("--$1=$2"); }
-default data.vocabulary_size 4096
+case " ${data_options[*]} " in
+  *" --data.tokenizer=bytes "* | *" --data.tokenizer_from="*) ;; # the ids are given
+  *) default data.vocabulary_size 4096 ;;
+esac
 if [[ -n $corpus ]]; then
   default data.validation_fraction 0.05
   default data.split chapters

@@ -70,16 +70,21 @@ Variable moe_forward(Tape& tape, ProcessGroups& groups, const MoeConfig& config,
   Communicator& group = groups.expert_parallel();
   const auto plan =
       make_route_plan(tape.kernels(), group, config.experts, chosen.index, chosen.keep, chosen.weights, visit.marks);
-  const Variable rows = dispatch(tape, group, plan, x);
+  // The shared experts are computed while rows travel: their inner part on the way out, their outer part on the way
+  // back.
+  Dispatch to_experts(tape, group, plan, x);
+  Variable shared;
+  if (p.shared_gate_proj != nullptr)
+    shared = swiglu(tape, linear(tape, x, tape.parameter(*p.shared_gate_proj)),
+                    linear(tape, x, tape.parameter(*p.shared_up_proj)));
+  const Variable rows = to_experts.finish(tape);
   const Variable hidden = swiglu(tape, grouped_linear(tape, rows, tape.parameter(*p.gate_proj), plan->expert_offsets),
                                  grouped_linear(tape, rows, tape.parameter(*p.up_proj), plan->expert_offsets));
   const Variable expert_out = grouped_linear(tape, hidden, tape.parameter(*p.down_proj), plan->expert_offsets);
-  Variable out = combine(tape, group, plan, expert_out, weights);
-  if (p.shared_gate_proj != nullptr) {
-    const Variable shared = swiglu(tape, linear(tape, x, tape.parameter(*p.shared_gate_proj)),
-                                   linear(tape, x, tape.parameter(*p.shared_up_proj)));
-    out = linear_add(tape, out, shared, tape.parameter(*p.shared_down_proj));
-  }
+  Combine to_tokens(tape, group, plan, expert_out, weights);
+  Variable base;
+  if (shared.value.defined()) base = linear(tape, shared, tape.parameter(*p.shared_down_proj));
+  const Variable out = to_tokens.finish(tape, base);
   if (visit.routing != nullptr) *visit.routing = std::move(chosen);
   return out;
 }

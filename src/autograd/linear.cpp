@@ -1,4 +1,4 @@
-// Products with weights: dense, accumulated onto a base, and grouped by expert.
+// Products with weights: dense, and grouped by expert.
 #include "autograd/operations.h"
 
 namespace heddle {
@@ -110,26 +110,6 @@ Variable linear_pair(Tape& tape, const Variable& a, const Variable& b, const Var
                    2 * columns, dx.accumulate ? 1.0F : 0.0F, dx.data, columns);
         first += columns;
       }
-    });
-  }
-  return y;
-}
-
-Variable linear_add(Tape& tape, const Variable& base, const Variable& x, const Variable& weight) {
-  const int64_t n = x.value.dim(0), m = weight.value.dim(0), width = weight.value.dim(1);
-  require(base.value.dim(0) == n && base.value.dim(1) == m, "linear_add: base {} for a product of {} by {}",
-          shape_text(base.value.shape()), n, m);
-  const Tensor& w = weight_for(x.value, weight);
-  const Variable y = tape.result(base.value, {&base, &x, &weight});
-  tape.kernels().matmul(Transpose::kNo, Transpose::kYes, n, m, width, 1, x.value.reals(), width, w.reals(), width, 1,
-                        y.value.reals(), m);
-  if (y.wants_gradient()) {
-    tape.on_backward([&k = tape.kernels(), x = x.value, weight = w, base_slot = base.slot, x_slot = x.slot,
-                      weight_slot = weight.slot, y_slot = y.slot] {
-      Tensor dy = take_gradient(y_slot);
-      if (!dy.defined()) return;
-      linear_backward(k, x, weight, dy, x_slot, weight_slot);
-      pass_gradient(k, base_slot, std::move(dy));
     });
   }
   return y;

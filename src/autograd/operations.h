@@ -15,8 +15,6 @@ Variable embedding(Tape& tape, const Tensor& tokens, const Variable& table, floa
 Variable linear(Tape& tape, const Variable& x, const Variable& weight);
 /// a W[:, :K]^T + b W[:, K:]^T: a and b [N,K], weight [M,2K] -> [N,M].
 Variable linear_pair(Tape& tape, const Variable& a, const Variable& b, const Variable& weight);
-/// base + x W^T; consumes base [N,M].
-Variable linear_add(Tape& tape, const Variable& base, const Variable& x, const Variable& weight);
 /// Rows of group g times weight[g]^T: x [rows,K], weight [G,M,K], offsets G+1 ascending row numbers -> [rows,M].
 Variable grouped_linear(Tape& tape, const Variable& x, const Variable& weight,
                         const std::shared_ptr<const std::vector<int64_t>>& offsets);

@@ -60,6 +60,19 @@ void ParameterSet::allocate_gradients() {
   }
 }
 
+void ParameterSet::allocate_narrow(const std::function<bool(const Parameter&)>& wanted) {
+  for (Parameter& p : parameters_)
+    if (wanted(p)) p.narrow = Tensor::empty(p.local_shape, Purpose::kWeights, DType::kBfloat16);
+  narrow_is_old_ = true;
+}
+
+void ParameterSet::refresh_narrow(const Kernels& kernels) {
+  if (!narrow_is_old_) return;
+  for (const Parameter& p : parameters_)
+    if (p.narrow.defined()) kernels.scale(p.value.count(), 1, p.value.reals(), p.narrow.reals());
+  narrow_is_old_ = false;
+}
+
 void ParameterSet::clear_gradients() {
   for (Parameter& p : parameters_) p.has_gradient = false;
 }

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <deque>
+#include <functional>
 #include <string>
 
+#include "kernels/kernels.h"
 #include "tensor/tensor.h"
 
 namespace heddle {
@@ -59,6 +61,11 @@ class ParameterSet {
 
   void allocate_values();  ///< once, after the last add(): zeros
   void allocate_gradients();
+  /// bfloat16 copies of the parameters that `wanted` names.
+  void allocate_narrow(const std::function<bool(const Parameter&)>& wanted);
+  /// Call after writing to values: the copies are made anew before the next forward pass.
+  void values_changed() { narrow_is_old_ = true; }
+  void refresh_narrow(const Kernels& kernels);
   void clear_gradients();  ///< forgets, does not zero: the next backward pass overwrites
 
   std::deque<Parameter>& all() { return parameters_; }
@@ -87,6 +94,7 @@ class ParameterSet {
 
   std::deque<Parameter> parameters_;
   Arena arenas_[2];
+  bool narrow_is_old_ = true;
 };
 
 }  // namespace heddle

@@ -25,7 +25,7 @@ GradientOut float_gradient_out(const SlotPointer& slot) {
 
 void pass_gradient(const Kernels& kernels, const SlotPointer& slot, Tensor gradient) {
   if (slot == nullptr) return;
-  if (slot->parameter == nullptr && !slot->gradient.defined()) {
+  if (slot->parameter == nullptr && !slot->gradient.defined() && gradient.dtype() == slot->dtype) {
     slot->gradient = std::move(gradient);
     return;
   }

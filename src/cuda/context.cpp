@@ -1,6 +1,8 @@
 #include "cuda/context.h"
 
+#include <chrono>
 #include <memory>
+#include <thread>
 
 #include "cuda/error.h"
 #include "cuda/library_error.h"
@@ -98,12 +100,28 @@ void Context::compute_waits_for_communication() {
   wait_for_stream(compute_stream_, communication_stream_, communication_reached_);
 }
 
+void Context::wait_for(cudaStream_t stream) const {
+  if (!watch_) return check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  using Clock = std::chrono::steady_clock;
+  constexpr auto kInterval = std::chrono::milliseconds(1);
+  const auto start = Clock::now();
+  auto next = start + kInterval;
+  for (;;) {
+    const cudaError_t status = cudaStreamQuery(stream);
+    if (status != cudaErrorNotReady) return check(status, "cudaStreamQuery");
+    std::this_thread::yield();
+    if (Clock::now() < next) continue;
+    watch_(std::chrono::duration<double>(Clock::now() - start).count());
+    next = Clock::now() + kInterval;
+  }
+}
+
 void Context::synchronize_compute() {
-  check(cudaStreamSynchronize(compute_stream_), "cudaStreamSynchronize");
+  wait_for(compute_stream_);
 }
 
 void Context::synchronize_communication() {
-  check(cudaStreamSynchronize(communication_stream_), "cudaStreamSynchronize");
+  wait_for(communication_stream_);
 }
 
 Context& create_context(const ContextOptions& options) {

@@ -8,7 +8,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <utility>
 
 namespace heddle::cuda {
 
@@ -57,12 +59,17 @@ class Context {
   /// What is enqueued on the compute stream from now on starts after what the communication stream holds now.
   void compute_waits_for_communication();
 
+  /// Called every now and then while the host waits for a stream, with the seconds waited so far; may throw to end the
+  /// wait. nullptr: none.
+  void set_watch(std::function<void(double)> watch) { watch_ = std::move(watch); }
+
   /// The host waits for all work of one stream. Throws Error where a kernel or copy of it failed.
   void synchronize_compute();
   void synchronize_communication();
 
  private:
   void open(const ContextOptions& options);
+  void wait_for(cudaStream_t stream) const;
   void close();
 
   int device_;
@@ -71,6 +78,7 @@ class Context {
   cudaEvent_t compute_reached_ = nullptr, communication_reached_ = nullptr;
   cublasHandle_t cublas_ = nullptr;
   void* cublas_workspace_ = nullptr;
+  std::function<void(double)> watch_;
 };
 
 /// The context of the process. create_context throws Error where there is one already, or no such device; context()

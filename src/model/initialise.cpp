@@ -167,6 +167,7 @@ void LoopedModel::initialise(uint64_t seed) {
     fill(p, seed, at == p.name.npos ? p.name : p.name.substr(0, at) + "routers.0.weight", draws_of(config_, p));
   }
   for (const MoeLayer& moe : moe_layers_) moe.layer->moe.balance_bias.fill_zero();
+  parameters_.values_changed();
 }
 
 }  // namespace heddle

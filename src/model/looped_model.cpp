@@ -6,10 +6,11 @@
 
 namespace heddle {
 
-LoopedModel::LoopedModel(const ModelConfig& config, ProcessGroups& groups, const Kernels& kernels)
+LoopedModel::LoopedModel(const ModelConfig& config, ProcessGroups& groups, const Kernels& kernels, DType activations)
     : config_(config),
       groups_(groups),
       kernels_(kernels),
+      activations_(activations),
       layer_function_(config_, groups),
       active_loops_(config.loops) {
   const int64_t d = config_.hidden_size;
@@ -31,6 +32,9 @@ LoopedModel::LoopedModel(const ModelConfig& config, ProcessGroups& groups, const
   make_routers();
   assign_roles();
   parameters_.allocate_values();
+  if (activations_ == DType::kBfloat16)
+    parameters_.allocate_narrow(
+        [this](const Parameter& p) { return p.role == Role::kMatrix || p.role == Role::kHead || &p == head_; });
   row_marks_.resize(at(config_.prelude_layers + config_.loops * config_.layers + config_.coda_layers));
 }
 
@@ -193,6 +197,7 @@ LayerVisit LoopedModel::visit_of(const Tape& tape, StackPart part, int64_t loop,
 }
 
 Variable LoopedModel::embed(Tape& tape, const TokenBatch& batch, const Options& options) {
+  parameters_.refresh_narrow(kernels_);
   const double factor = config_.embedding_scaled ? std::sqrt(static_cast<double>(config_.hidden_size)) : 1;
   Variable x = embedding_norm_(
       tape, embedding(tape, batch.tokens, tape.parameter(*embedding_), static_cast<float>(factor)), eps());
@@ -205,14 +210,21 @@ Variable LoopedModel::embed(Tape& tape, const TokenBatch& batch, const Options& 
   return x;
 }
 
+Tensor LoopedModel::stored_as(const Tensor& x, DType type) const {
+  if (x.dtype() == type) return x;
+  Tensor copy = Tensor::empty(x.shape(), Purpose::kActivations, type);
+  kernels_.scale(x.count(), 1, x.reals(), copy.reals());
+  return copy;
+}
+
 LoopState LoopedModel::start(const TokenBatch& batch, const Variable& embedding) const {
   LoopState state;
   if (config_.initial_state == InitialState::kEmbedding) state.state = embedding;
   if (config_.initial_state == InitialState::kZero)
-    state.state = Tape::constant(Tensor::zeros(embedding.value.shape(), Purpose::kActivations));
+    state.state = Tape::constant(Tensor::zeros(embedding.value.shape(), Purpose::kActivations, activations_));
   if (config_.initial_state == InitialState::kNoise) {
     require(batch.noise.defined(), "the initial state is noise, and the batch brings none");
-    state.state = Tape::constant(batch.noise);
+    state.state = Tape::constant(stored_as(batch.noise, activations_));
   }
   state.lanes.assign(at(config_.lanes), embedding);
   return state;
@@ -290,8 +302,9 @@ HeadSums LoopedModel::loss(Tape& tape, const Variable& final_state, const TokenB
 
 Tensor LoopedModel::logits(const Tensor& final_state) {
   Tape tape(kernels_, Tape::Mode::kForwardOnly);
+  const Tensor state = stored_as(final_state, DType::kFloat32);
   const Tensor z = scale(tape, static_cast<float>(config_.head_multiplier),
-                         linear(tape, Tape::constant(final_state), tape.parameter(*head_)))
+                         linear(tape, Tape::constant(state), tape.parameter(*head_)))
                        .value;
   if (config_.soft_cap > 0) kernels_.soft_cap(z.count(), static_cast<float>(config_.soft_cap), z.f32(), z.f32());
   return z;

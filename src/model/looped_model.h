@@ -33,10 +33,13 @@ struct LoopCarry {
 class LoopedModel {
  public:
   /// Makes all parameters (not initialised). Experts are those of this rank. Collective where groups are.
-  LoopedModel(const ModelConfig& config, ProcessGroups& groups, const Kernels& kernels);
+  /// activations: how they are stored; with kBfloat16 the matrices get copies that products read.
+  LoopedModel(const ModelConfig& config, ProcessGroups& groups, const Kernels& kernels,
+              DType activations = DType::kFloat32);
 
   const ModelConfig& config() const { return config_; }
   const Kernels& kernels() const { return kernels_; }
+  Tape tape(Tape::Mode mode) const { return Tape(kernels_, mode, activations_); }
   ProcessGroups& groups() { return groups_; }
   ParameterSet& parameters() { return parameters_; }
   const std::vector<RowMarks>& row_marks() const { return row_marks_; }  ///< of visits in training forwards
@@ -82,6 +85,7 @@ class LoopedModel {
   Tensor logits(const Tensor& final_state);  ///< [N,V]
 
  private:
+  Tensor stored_as(const Tensor& x, DType type) const;  ///< x itself, or a copy
   struct MoeLayer {
     std::string name;
     Layer* layer;
@@ -112,6 +116,7 @@ class LoopedModel {
   ModelConfig config_;
   ProcessGroups& groups_;
   const Kernels& kernels_;
+  const DType activations_;
   ParameterSet parameters_;
   LayerFunction layer_function_;
   Parameter *embedding_ = nullptr, *head_ = nullptr;

@@ -97,12 +97,16 @@ void ModelConfig::declare(Config& c) {
   c.add("moe.router", moe.router, kRouterSharings, "a router per loop, one for all, or one with a bias per loop");
   c.add("moe.renormalise", moe.renormalise, "weights of the chosen sum to one");
   c.add("moe.balance_scope", moe.balance_scope, kBalanceScopes, "one balance bias per layer, or per layer and loop");
-  c.add("moe.aux_loss", moe.aux_loss, coefficient, "coefficient of the balance loss E sum_i f_i p_i; 0: off");
+  c.add("moe.aux_loss", moe.aux_loss, coefficient,
+        "coefficient of the balance loss E sum_i f_i p_i, taken over the tokens of a micro-step of all ranks, so "
+        "ranks x train.micro_batch counts; 0: off");
   c.add("moe.aux_scope", moe.aux_scope, kAuxScopes, "balance loss of every visit, or of the means over visits");
   c.add("moe.router_z_loss", moe.router_z_loss, coefficient,
         "coefficient of the mean of logsumexp(router logits)^2; 0: off");
   c.add("moe.capacity_factor", moe.capacity_factor, {0, 1e4, false, false},
-        "slots per expert = factor * tokens * k / E; 0: dropless");
+        "slots per expert = factor * tokens * k / E, tokens of one micro-batch or micro-step (moe.capacity_scope), so "
+        "the "
+        "layout counts; 0: dropless");
   c.add("moe.capacity_scope", moe.capacity_scope, kCapacityScopes,
         "tokens that compete for an expert's slots: one rank's micro-batch, or all ranks'");
   c.add("moe.gate", moe.gate, kGates,
@@ -143,10 +147,6 @@ void ModelConfig::validate() {
   if (looping_residual && !adds)
     throw UsageError(fmt::format("residual.looping with residual.scheme = {}", kResidualSchemes(residual)),
                      "use plain, scaled or layer_norm_scaling, or residual.looping false");
-  if (count_gradient_visits && residual != ResidualScheme::kDeepNorm)
-    throw UsageError(
-        fmt::format("residual.count_gradient_visits with residual.scheme = {}", kResidualSchemes(residual)),
-        "it belongs to deepnorm");
   if (lanes > 0 && (reinjection != Reinjection::kNone || initial_state != InitialState::kEmbedding))
     throw UsageError("hyper_connections.lanes replace the re-injection and start from the embedding",
                      "set reinjection.kind none and model.initial_state embedding");

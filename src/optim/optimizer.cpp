@@ -67,6 +67,7 @@ void Optimizer::step(double schedule_factor, int64_t global_step, double gradien
   }
   workspace_.release();
   gather_weights(parameters_, shards_);
+  parameters_.values_changed();
 }
 
 void Optimizer::sgd_step(Parameter& p, State& state, double rate, double gradient_scale) const {

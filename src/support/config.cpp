@@ -99,7 +99,8 @@ std::string section_of(const std::string& key) {
 void Config::add_entry(const std::string& key, const std::string& help, std::function<void(const std::string&)> assign,
                        std::function<std::string()> print) {
   require(find(key) == nullptr, "configuration key {} is declared twice", key);
-  entries_.push_back({key, help, "default", std::move(assign), std::move(print)});
+  const std::string value = print();
+  entries_.push_back({key, help, "default", value, std::move(assign), std::move(print), {}});
 }
 
 void Config::add(const std::string& key, int64_t& target, Limits limits, const std::string& help) {
@@ -184,12 +185,16 @@ Config::Entry* Config::find(const std::string& key) {
 }
 
 std::string Config::nearest(const std::string& key) const {
+  // The wrong section, and a name that is cut off, count as one wrong letter; beyond a letter in four it is a guess.
+  const std::string name = name_of(key);
+  size_t best_distance = 2 + name.size() / 4;
   const Entry* best = nullptr;
-  size_t best_distance = 0;
   for (const Entry& entry : entries_) {
-    // The right name in the wrong section is as near as one wrong letter.
-    const size_t distance = name_of(entry.key) == name_of(key) ? 1 : edit_distance(entry.key, key);
-    if (best == nullptr || distance < best_distance) {
+    const std::string known = name_of(entry.key);
+    const bool cut_off = name.size() > 2 && known.starts_with(name);
+    const size_t by_name = 1 + (cut_off ? (section_of(entry.key) != section_of(key)) : edit_distance(known, name));
+    const size_t distance = std::min(by_name, edit_distance(entry.key, key));
+    if (distance < best_distance) {
       best = &entry;
       best_distance = distance;
     }
@@ -271,18 +276,25 @@ std::vector<std::string> Config::parse(const std::vector<std::string>& arguments
       throw UsageError(fmt::format("--config '{}': there is no such file", path), "give the path of an INI file");
     parse_text(read_text_file(path), path);
   }
-  for (Entry& entry : entries_) {
-    if (values.count(entry.key) == 0) continue;
-    const auto value = values[entry.key].as<std::string>();
-    try {
-      entry.assign(value);
-    } catch (const UsageError& error) {
-      throw UsageError(fmt::format("--{} '{}': {}", entry.key, value, error.what()),
-                       fmt::format("{} is: {}", entry.key, entry.help));
-    }
-    entry.origin = "flag";
+  std::vector<bool> set_by_file, read_by_file;
+  for (const Entry& entry : entries_) {
+    set_by_file.push_back(entry.is_set());
+    read_by_file.push_back(unmet(entry) == nullptr);
   }
+  for (Entry& entry : entries_)
+    if (values.count(entry.key) > 0) assign_flag(entry, values[entry.key].as<std::string>());
+  check_read(set_by_file, read_by_file);
   return rest;
+}
+
+void Config::assign_flag(Entry& entry, const std::string& value) const {
+  try {
+    entry.assign(value);
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("--{} '{}': {}", entry.key, value, error.what()),
+                     fmt::format("{} is: {}", entry.key, entry.help));
+  }
+  entry.origin = "flag";
 }
 
 std::string Config::resolved() const {
@@ -306,6 +318,17 @@ std::string Config::resolved() const {
     }
   }
   return text;
+}
+
+void Config::check_values() const {
+  for (const Entry& entry : entries_) {
+    try {
+      entry.assign(entry.print());
+    } catch (const UsageError& error) {
+      throw UsageError(fmt::format("{} = {}: {}", entry.key, entry.print(), error.what()),
+                       fmt::format("{} is: {}", entry.key, entry.help));
+    }
+  }
 }
 
 std::string Config::origin(const std::string& key) const {

@@ -12,9 +12,9 @@ namespace heddle {
 /// Exit statuses of the program.
 enum class ExitStatus : int {
   kOk = 0,
-  kFailure = 1,   ///< the work failed (an exception, a lost rank, a failed check)
+  kFailure = 1,   ///< the work failed (an exception, a lost rank, a reference case out of its tolerance)
   kUsage = 2,     ///< the command line or the configuration is wrong
-  kMismatch = 3,  ///< verify, diagnose or inspect ran to its end and found what it looks for
+  kMismatch = 3,  ///< diagnose or inspect ran to its end and found what it looks for
   kStopped = 4,   ///< a signal ended the training early, with a checkpoint
 };
 

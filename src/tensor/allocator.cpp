@@ -46,6 +46,10 @@ int64_t Allocator::size_class(int64_t bytes, Purpose purpose) {
   return (bytes + step - 1) / step * step;
 }
 
+int64_t Allocator::block_size(int64_t bytes, Purpose purpose) const {
+  return keep_blocks_ || memory_.gives_zeros() ? size_class(bytes, purpose) : std::max<int64_t>(bytes, 1);
+}
+
 void Allocator::free_block(void* block, int64_t size) {
   use_.reserved -= size;
   memory_.give(block, size);
@@ -90,7 +94,7 @@ void Allocator::shrink_to(int64_t bytes) {
 
 void* Allocator::allocate(int64_t bytes, Purpose purpose) {
   require(bytes >= 0, "allocation of {} bytes", bytes);
-  const int64_t size = size_class(bytes, purpose);
+  const int64_t size = block_size(bytes, purpose);
   const std::lock_guard lock(mutex_);
   void* block = from_cache(size);
   if (block == nullptr) block = from_system(size, purpose);
@@ -104,7 +108,7 @@ void* Allocator::allocate(int64_t bytes, Purpose purpose) {
 }
 
 void Allocator::release(void* block, int64_t bytes, Purpose purpose) noexcept {
-  const int64_t size = size_class(bytes, purpose);
+  const int64_t size = block_size(bytes, purpose);
   const std::lock_guard lock(mutex_);
   use_.current[static_cast<size_t>(purpose)] -= size;
   use_.total -= size;
@@ -113,8 +117,8 @@ void Allocator::release(void* block, int64_t bytes, Purpose purpose) noexcept {
     held = larger->second;
     held_size_.erase(larger);
   }
-  // Untouched blocks must be zeros when they are handed out again.
-  if (memory_.gives_zeros())
+  // Blocks of a memory that gives zeros must be zeros when they are handed out again.
+  if (!keep_blocks_)
     free_block(block, held);
   else
     cache_[held].push_back({block, step_});

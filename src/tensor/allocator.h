@@ -34,7 +34,9 @@ class Allocator {
  public:
   static constexpr int64_t kIdleSteps = 8;
 
-  explicit Allocator(Memory& memory = host_memory()) : memory_(memory) {}
+  /// keep_blocks false: every request is a block of its exact size, given back at once.
+  explicit Allocator(Memory& memory = host_memory(), bool keep_blocks = true)
+      : memory_(memory), keep_blocks_(keep_blocks && !memory.gives_zeros()) {}
   ~Allocator() { release_cache(); }
   Allocator(const Allocator&) = delete;
   Allocator& operator=(const Allocator&) = delete;
@@ -58,6 +60,7 @@ class Allocator {
     int64_t step;  ///< in which it was released
   };
 
+  int64_t block_size(int64_t bytes, Purpose purpose) const;
   static int64_t size_class(int64_t bytes, Purpose purpose);
   void* from_cache(int64_t size);
   void* from_system(int64_t size, Purpose purpose);
@@ -66,6 +69,7 @@ class Allocator {
   void shrink_to(int64_t bytes);
 
   Memory& memory_;
+  const bool keep_blocks_;
   mutable std::mutex mutex_;
   MemoryUse use_;
   int64_t step_ = 0;

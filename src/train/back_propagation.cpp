@@ -72,7 +72,7 @@ void PieceRun::pass(const LoopState& to, StateGradient gradient) const {
 
 void PieceRun::exit(const TokenBatch& batch, const Variable& embedding, const LoopState& state, double weight,
                     const MicroStep& micro_step, PieceSums& sums) {
-  Tape tape(model_.kernels());
+  Tape tape = model_.tape(Tape::Mode::kRecord);
   RouterLosses losses = make_losses(micro_step);
   LoopedModel::Options options;
   options.observer = observer_;
@@ -91,7 +91,7 @@ void PieceRun::exit(const TokenBatch& batch, const Variable& embedding, const Lo
 LoopState PieceRun::run_without_gradient(const TokenBatch& batch, const Variable& embedding, LoopState state,
                                          int64_t first, int64_t last, int64_t end, const MicroStep& micro_step,
                                          PieceSums& sums) {
-  Tape tape(model_.kernels(), Tape::Mode::kForwardOnly);
+  Tape tape = model_.tape(Tape::Mode::kForwardOnly);
   LoopedModel::Options options;
   options.observer = observer_;
   for (int64_t loop = first; loop < last; ++loop) {
@@ -105,7 +105,7 @@ LoopState PieceRun::run_without_gradient(const TokenBatch& batch, const Variable
 LoopState PieceRun::run_and_keep(const Tape& leaves_of, const TokenBatch& batch, const Variable& embedding,
                                  const Piece& piece, int64_t last, const LoopedModel::Options& options,
                                  const MicroStep& micro_step, PieceSums& sums) {
-  Tape tape(model_.kernels(), Tape::Mode::kForwardOnly);
+  Tape tape = model_.tape(Tape::Mode::kForwardOnly);
   LoopState state = model_.start(batch, Tape::constant(embedding.value));
   for (int64_t loop = piece.first; loop < last; ++loop) {
     if ((loop - piece.first) % piece.kept_every == 0) kept_.push_back(LoopedModel::detach(state));
@@ -133,7 +133,7 @@ PieceSums PieceRun::run(const TokenBatch& batch, const Piece& piece, const Micro
 
   StateGradient gradient;
   {
-    Tape tape(model_.kernels());
+    Tape tape = model_.tape(Tape::Mode::kRecord);
     int64_t recorded_from = piece.gradient_from;
     LoopState leaves;
     if (piece.gradient_from > piece.first) {
@@ -169,7 +169,7 @@ void PieceRun::recompute(const TokenBatch& batch, const Variable& embedding, con
   LoopedModel::Options options;
   options.losses = &losses;
   for (auto segment = static_cast<int64_t>(kept_.size()) - 1; segment >= 0; --segment) {
-    Tape tape(model_.kernels());
+    Tape tape = model_.tape(Tape::Mode::kRecord);
     const int64_t first = piece.first + segment * piece.kept_every;
     const LoopState leaves = segment == 0 ? model_.start(batch, embedding)
                                           : LoopedModel::resume_with_leaves(tape, kept_[static_cast<size_t>(segment)]);

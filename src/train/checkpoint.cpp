@@ -269,6 +269,7 @@ CheckpointInfo read_checkpoint_info(const std::string& path) {
 
 void load_model(const std::string& path, LoopedModel& model) {
   read_tensors(model.groups().world(), path, model_tensors(model));
+  model.parameters().values_changed();
 }
 
 void load_training_state(const std::string& path, LoopedModel& model, Optimizer& optimizer, SpikeGuard& spike_guard) {

@@ -17,7 +17,7 @@ std::vector<double> token_bytes(const TokenStore& store) {
 
 void add_losses(LoopedModel& model, const TokenBatch& batch, const std::vector<int64_t>& loops, int64_t constants_loops,
                 bool use_capacity, std::span<double> sums) {
-  Tape tape(model.kernels(), Tape::Mode::kForwardOnly);
+  Tape tape = model.tape(Tape::Mode::kForwardOnly);
   LoopedModel::Options options;
   options.constants_loops = constants_loops;
   options.use_capacity = use_capacity;

@@ -41,7 +41,7 @@ std::vector<float> last_logits(LoopedModel& model, const std::vector<int64_t>& t
   std::iota(positions.begin(), positions.end(), 0);
   batch.tokens.set<int32_t>(std::vector<int32_t>(tokens.begin(), tokens.begin() + n));
   batch.position.set<int32_t>(positions);
-  Tape tape(model.kernels(), Tape::Mode::kForwardOnly);
+  Tape tape = model.tape(Tape::Mode::kForwardOnly);
   LoopedModel::Options options;
   options.use_capacity = false;
   add_noise(batch, model.config(), seed, NoiseUse::kGeneration, 0);

@@ -10,7 +10,7 @@
 namespace heddle {
 
 struct GenerationOptions {
-  int64_t loops = 0;         ///< visits of the core; 0: the trained count
+  int64_t loops = 0;         ///< visits of the core; 0: the model's active loops
   int64_t tokens = 200;      ///< at most so many new ones
   double temperature = 0.8;  ///< 0: always the likeliest
   int64_t top_k = 40;        ///< among the likeliest so many; 0: all

@@ -53,6 +53,7 @@ void grow(LoopedModel& model, Optimizer& optimizer) {
     for (int64_t other = 0; other < model.stored_moe_layers(); ++other)
       if (model.moe_layer_name(other) == source) bias.copy_from(model.balance_bias(other));
   }
+  parameters.values_changed();
   model.set_active_loops(loops);
 }
 

@@ -54,6 +54,13 @@ int64_t poisson(double rate, double u) {
 
 }  // namespace
 
+std::string loop_counts_text(const std::map<int64_t, double>& shares) {
+  double mean = 0;
+  for (const auto& [loops, share] : shares) mean += share * static_cast<double>(loops);
+  if (shares.size() == 1) return fmt::format("{} loops", shares.begin()->first);
+  return fmt::format("{} to {} loops, {:.2f} on average", shares.begin()->first, shares.rbegin()->first, mean);
+}
+
 int64_t LoopSchedule::loops(int64_t step) const {
   if (before_growth(step)) return config_.growth_initial_loops;
   const auto at = static_cast<uint64_t>(step);

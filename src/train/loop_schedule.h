@@ -30,6 +30,9 @@ struct LoopScheduleConfig {
   void finish(int64_t model_loops, int64_t total_steps);
 };
 
+/// Loop counts of steps in words: "6 loops", or "1 to 12 loops, 4.71 on average". `shares` as LoopSchedule::shares.
+std::string loop_counts_text(const std::map<int64_t, double>& shares);
+
 class LoopSchedule {
  public:
   LoopSchedule(const LoopScheduleConfig& config, int64_t model_loops, uint64_t seed)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "support/ini.h"
 #include "train/train_config.h"
@@ -10,15 +11,28 @@ namespace heddle {
 
 namespace {
 
-/// Values of all keys, also of those that an older file lacks.
-std::map<std::string, std::string> values_of(const std::string& text, const std::string& source) {
+struct Values {
+  std::map<std::string, std::string> of;  ///< of all keys, also of those that an older file lacks
+  std::set<std::string> unread;           ///< keys that have no effect beside the others
+};
+
+Values values_of(const std::string& text, const std::string& source) {
   TrainConfig settings;
   Config keys;
   settings.declare(keys);
   keys.parse_text(text, source);
-  std::map<std::string, std::string> values;
-  for (const IniEntry& entry : parse_ini(keys.resolved(), source)) values[entry.key] = entry.value;
+  Values values;
+  for (const IniEntry& entry : parse_ini(keys.resolved(), source)) {
+    values.of[entry.key] = entry.value;
+    if (!keys.is_read(entry.key)) values.unread.insert(entry.key);
+  }
   return values;
+}
+
+/// A key that makes no difference to a run that goes on.
+bool is_indifferent(const std::string& key) {
+  return key.starts_with("run.") || key.starts_with("layout.") || key.starts_with("initialisation.") ||
+         key == "data.store";
 }
 
 /// Why a key must stay, or "".
@@ -45,17 +59,18 @@ std::string why_fixed(const std::string& key) {
 
 std::vector<std::string> compare_resumed_config(const std::string& path, const std::string& before,
                                                 const std::string& now) {
-  const std::map<std::string, std::string> old_values = values_of(before, path), new_values = values_of(now, "flags");
+  const Values old_values = values_of(before, path), new_values = values_of(now, "flags");
   std::vector<std::string> changes;
-  for (const auto& [key, value] : new_values) {
-    const std::string& old = old_values.at(key);
-    if (old == value || key.starts_with("run.") || key.starts_with("layout.") || key == "data.store") continue;
+  for (const auto& [key, value] : new_values.of) {
+    const std::string& old = old_values.of.at(key);
+    if (old == value || is_indifferent(key)) continue;
+    if (old_values.unread.contains(key) && new_values.unread.contains(key)) continue;
     std::string why = why_fixed(key);
-    if (key == "train.steps" && new_values.at("growth.initial_loops") != "0")
+    if (key == "train.steps" && new_values.of.at("growth.initial_loops") != "0")
       why = "growth comes after a share of them, and would move";
     // The same gradient and the same pieces: only memory and time differ.
-    const auto one_piece = [](const std::map<std::string, std::string>& values) {
-      return values.at("backprop.mode") == "full" || values.at("backprop.mode") == "checkpointed";
+    const auto one_piece = [](const Values& values) {
+      return values.of.at("backprop.mode") == "full" || values.of.at("backprop.mode") == "checkpointed";
     };
     if ((key == "backprop.mode" || key == "backprop.loops") && one_piece(old_values) && one_piece(new_values)) why = "";
     if (!why.empty())

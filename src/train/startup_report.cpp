@@ -2,6 +2,8 @@
 
 #include <sched.h>
 
+#include <map>
+
 #include "model/counting.h"
 #include "support/log.h"
 #include "support/narrow.h"
@@ -106,7 +108,7 @@ std::string data_table(const TokenStore& store, const TrainConfig& config) {
 }  // namespace
 
 std::string memory_report(Communicator& world, const MemoryUse& plan) {
-  const MemoryUse use = Allocator::host().use();
+  const MemoryUse use = Allocator::current().use();
   std::vector<int64_t> numbers(use.current.begin(), use.current.end());
   numbers.insert(numbers.end(), use.peak.begin(), use.peak.end());
   numbers.insert(numbers.end(), plan.peak.begin(), plan.peak.end());
@@ -140,9 +142,10 @@ std::string startup_report(Job& job, const TrainConfig& config, const TokenStore
   const ModelConfig& m = model.config();
   const std::string outer =
       m.prelude_layers + m.coda_layers > 0 ? fmt::format(" + {} + {} outside", m.prelude_layers, m.coda_layers) : "";
-  text += fmt::format("model: {} layers x {} loops{}, width {}; {}; {} FLOPs per training token\n", m.layers, m.loops,
-                      outer, m.hidden_size, schedule_text(config),
-                      human_count(training_flops_per_token(m, config.sequence, config.work()).total()));
+  const std::map<int64_t, double> counts = config.loops_of_steps().shares(config.steps);
+  text += fmt::format("model: {} layers x {} loops{}, width {}; {}; {} FLOPs per training token{}\n", m.layers, m.loops,
+                      outer, m.hidden_size, schedule_text(config), human_count(config.mean_training_flops(m).total()),
+                      counts.size() > 1 ? fmt::format(" (steps of {})", loop_counts_text(counts)) : "");
   text += parameter_table(model.config(), static_cast<int>(config.expert_parallel));
   text += data_table(store, config);
   text += memory_report(job.world(), plan);

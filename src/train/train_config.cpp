@@ -58,7 +58,8 @@ void TrainConfig::declare(Config& c) {
   const Limits ratio{0, 1, false, false}, interval{0, 1e12, false, false}, count{1, 1e12, false, false};
   c.add("run.directory", directory, "folder of the run: log, checkpoints, configuration");
   c.add("run.resume", resume, "go on from the newest complete checkpoint of run.directory");
-  c.add("run.device", device, {"auto", "cpu", "ref"}, "where to compute");
+  c.add("run.device", device, kDeviceNames, "where to compute");
+  c.add("run.precision", precision, {"float32", "bfloat16"}, "how activations are stored; bfloat16 on a GPU only");
   c.add("run.checkpoint_interval", checkpoint_interval, interval, "steps between checkpoints; 0: only at the end");
   c.add("run.keep_checkpoints", keep_checkpoints, {1, 1e6, false, false}, "newest checkpoints that are kept");
   c.add("run.checkpoint_writer", checkpoint_writer, {"auto", "parallel", "one"},
@@ -103,6 +104,7 @@ void TrainConfig::declare(Config& c) {
   c.add("schedule.min_ratio", schedule.min_ratio, ratio, "last rate over peak rate");
   c.add("layout.expert_parallel", expert_parallel, {1, 65536, false, false}, "ranks over which the experts are split");
   c.add("layout.zero", optimizer.zero, "split optimizer state over the ranks that hold the same weights (ZeRO-1)");
+  declare_conditions(c);
 }
 
 void TrainConfig::validate_schedule() {
@@ -124,9 +126,6 @@ void TrainConfig::validate_schedule() {
   if (weights > 0 && model.coda_layers > 0 && model.outer_moe())
     throw UsageError("loss.loop_weights with experts in the coda, which would route once per loss",
                      "set feed_forward.outer dense");
-  if (schedule.rewarm_steps > 0 && loop_schedule.growth_initial_loops == 0)
-    throw UsageError(fmt::format("growth.rewarm_steps = {} without growth", schedule.rewarm_steps),
-                     "set growth.initial_loops, or growth.rewarm_steps 0");
   model.gradient_loops = b.mode == BackPropagationMode::kTruncated ? b.loops : 0;
   loop_schedule.finish(model.loops, steps);
   schedule.growth_step = loop_schedule.growth_step;
@@ -135,6 +134,14 @@ void TrainConfig::validate_schedule() {
                       loop_schedule.distribution != LoopDistribution::kFixed))
     throw UsageError("loss.loop_weights with a loop count that changes",
                      "use loop_count.distribution fixed and no growth");
+}
+
+FlopCount TrainConfig::mean_training_flops(const ModelConfig& complete) const {
+  FlopCount mean;
+  for (const auto& [loops, share] : loops_of_steps().shares(steps))
+    mean.add(training_flops_per_token(complete, sequence, work_of(step.back_propagation, step.loop_weights, loops)),
+             share);
+  return mean;
 }
 
 CheckpointWriter TrainConfig::writer() const {

@@ -1,6 +1,7 @@
 // Every key of a training run, in one structure.
 #pragma once
 
+#include "device/device.h"
 #include "model/model_config.h"
 #include "optim/optimizer.h"
 #include "optim/schedule.h"
@@ -26,6 +27,7 @@ struct TrainConfig {
   int64_t unique_tokens = 0;  ///< of the train part that are used; 0: all
   int64_t expert_parallel = 1;
   std::string device = "auto";
+  std::string precision = "float32";
   std::string directory;  ///< of the run
   bool resume = false;
   int64_t checkpoint_interval = 0;  ///< steps; 0: only at the end
@@ -42,7 +44,9 @@ struct TrainConfig {
   CheckpointWriter writer() const;  ///< of checkpoint_writer
 
   LoopSchedule loops_of_steps() const { return {loop_schedule, model.loops, static_cast<uint64_t>(seed)}; }
-  LoopWork work() const { return work_of(step.back_propagation, step.loop_weights, model.loops); }
+  /// Operations of training per token, mean over the steps of the run, whose loop counts may differ. `complete` is
+  /// `model` with its vocabulary known.
+  FlopCount mean_training_flops(const ModelConfig& complete) const;
   /// Experts that a layout splits: 1 for a model without.
   int64_t layout_experts() const { return model.any_moe() ? model.moe.experts : 1; }
 
@@ -51,6 +55,7 @@ struct TrainConfig {
   void validate();
 
  private:
+  void declare_conditions(Config& config) const;  ///< key_conditions.cpp
   void validate_schedule();
 };
 

@@ -39,8 +39,9 @@ double seconds_since(Clock::time_point start) {
 /// One run on one rank.
 class Run {
  public:
-  Run(Job& job, const TrainConfig& config, const std::string& resolved, const Kernels& kernels)
+  Run(Job& job, const TrainConfig& config, const std::string& resolved, const Device& device)
       : job_(job),
+        device_(device),
         guard_(config.check_collectives ? guard_collectives(job.world()) : nullptr),
         world_(guard_ != nullptr ? *guard_ : job.world()),
         config_(config),
@@ -49,9 +50,9 @@ class Run {
         model_config_(complete(config.model)),
         memory_plan_(checked_plan(job, config, model_config_)),
         groups_(world_, static_cast<int>(config.expert_parallel)),
-        model_(model_config_, groups_, kernels),
+        model_(model_config_, groups_, *device.kernels, device.activations),
         loops_(config.loop_schedule, model_config_.loops, static_cast<uint64_t>(config.seed)),
-        optimizer_(config.optimizer, model_.parameters(), groups_, kernels),
+        optimizer_(config.optimizer, model_.parameters(), groups_, *device.kernels),
         step_(model_, optimizer_, config.step),
         loader_(store_, {config.sequence, config.global_batch, static_cast<uint64_t>(config.seed), config.document_mask,
                          config.unique_tokens}),
@@ -68,9 +69,9 @@ class Run {
   TrainOutcome go() {
     prepare();
     const double peak = measure_peak_flops(world_, model_.kernels());
-    log_line(startup_report(job_, config_, store_, model_, model_.kernels().name, peak, memory_plan_));
+    log_line(startup_report(job_, config_, store_, model_, device_.description, peak, memory_plan_));
     peak_flops_ = peak;
-    Allocator::host().reset_peaks();
+    Allocator::current().reset_peaks();
     const int64_t last = config_.stop_after > 0 ? std::min(config_.stop_after, config_.steps) : config_.steps;
     if (config_.checkpoint_interval == 0)
       log_line("run.checkpoint_interval is 0: the only checkpoint comes at the end, or at a stop by SIGTERM");
@@ -90,7 +91,7 @@ class Run {
     log_line(memory_report(world_, memory_plan_));
     outcome_.steps_done = done_;
     outcome_.tokens_per_second = session_seconds_ > 0 ? session_tokens_ / session_seconds_ : 0;
-    outcome_.peak_bytes = Allocator::host().use().total_peak;
+    outcome_.peak_bytes = Allocator::current().use().total_peak;
     world_.all_reduce_max(std::span<int64_t>(&outcome_.peak_bytes, 1));
     return outcome_;
   }
@@ -205,11 +206,10 @@ class Run {
     h.expert_parallel = config_.expert_parallel;
     h.steps = config_.steps;
     h.warmup_steps = config_.schedule.warmup_steps();
-    h.flops_per_token = flops_per_token();
+    h.flops_per_token = config_.mean_training_flops(model_config_).total();
     return h;
   }
 
-  double flops_per_token() const { return flops_per_token(model_config_.loops); }
   double flops_per_token(int64_t loops) const {
     const LoopWork work = work_of(config_.step.back_propagation, config_.step.loop_weights, loops);
     return training_flops_per_token(model_config_, config_.sequence, work).total();
@@ -389,6 +389,7 @@ class Run {
   }
 
   Job& job_;
+  const Device& device_;
   std::unique_ptr<Communicator> guard_;
   Communicator& world_;
   TrainConfig config_;
@@ -420,10 +421,10 @@ class Run {
 
 }  // namespace
 
-TrainOutcome train(Job& job, TrainConfig config, const std::string& resolved, const Kernels& kernels) {
+TrainOutcome train(Job& job, TrainConfig config, const std::string& resolved, const Device& device) {
   config.validate();
   check_layout(job.world().size(), static_cast<int>(config.expert_parallel), config.layout_experts());
-  Run run(job, config, resolved, kernels);
+  Run run(job, config, resolved, device);
   return run.go();
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "comm/job.h"
-#include "kernels/kernels.h"
+#include "device/device.h"
 #include "train/evaluation.h"
 #include "train/train_config.h"
 
@@ -24,6 +24,6 @@ struct TrainOutcome {
 
 /// Runs until train.steps or run.stop_after. `resolved` is the configuration as text. Collective; throws Error or
 /// UsageError, some of them on one rank only.
-TrainOutcome train(Job& job, TrainConfig config, const std::string& resolved, const Kernels& kernels);
+TrainOutcome train(Job& job, TrainConfig config, const std::string& resolved, const Device& device);
 
 }  // namespace heddle

@@ -1,8 +1,10 @@
 #include "verify/case_config.h"
 
-#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "train/train_config.h"
+#include "verify/case_section.h"
 
 namespace heddle {
 
@@ -10,151 +12,80 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// More than any machine holds, and small enough for products of a few.
-constexpr int64_t kMost = 1 << 24, kMostLayers = 65536;
-
-template <typename T>
-T value_of(const Json& json, const char* key, const std::string& path) {
-  const auto found = json.find(key);
-  if (found == json.end())
-    throw Error(fmt::format("'{}' lacks the key \"{}\"", path, key), "see docs/reference_cases.md");
-  try {
-    // The library would cut 3.5 down to 3.
-    if (std::is_same_v<T, int64_t> && !found->is_number_integer())
-      fail("'{}': \"{}\" is {}, expected a whole number", path, key, found->dump());
-    return found->get<T>();
-  } catch (const Json::exception&) {
-    fail("'{}': \"{}\" is {}, which is not of the expected kind", path, key, found->dump());
-  }
-}
-
-int64_t positive(const Json& json, const char* key, const std::string& path, int64_t least = 1, int64_t most = kMost) {
-  const auto value = value_of<int64_t>(json, key, path);
-  if (value < least) fail("'{}': \"{}\" is {}, expected {} or more", path, key, value, least);
-  if (value > most) fail("'{}': \"{}\" is {}, expected {} or less", path, key, value, most);
-  return value;
-}
+constexpr int64_t kMostLayers = 65536;
 
 /// Choices that a case may spell out but that LOOM fixes.
-void check_recipe(const Json& config, const std::string& path) {
-  const Json expected = {{"router_per_loop", true},
-                         {"router_score", "sigmoid"},
-                         {"tied_embeddings", false},
-                         {"balance_bias_for_selection_only", true},
-                         {"routed_weights", "renormalised"},
-                         {"embedding_scale", "sqrt(hidden_size)"},
-                         {"spike_guard", false},
-                         {"world_size", 1},
-                         {"micro_batches", 1},
-                         {"router_z_loss", 0.0}};
-  const Json recipe = config.value("recipe", Json::object());
-  for (const auto& [key, value] : expected.items())
-    if (recipe.contains(key) && recipe[key] != value)
-      fail("'{}': recipe.{} is {}; this build computes {} only", path, key, recipe[key].dump(), value.dump());
-  if (config.contains("rope_layout") && config["rope_layout"] != "half")
-    fail("'{}': rope_layout is {}; this build computes \"half\" only", path, config["rope_layout"].dump());
+void check_recipe(const Section& s) {
+  s.only("rope_layout", "half");
+  if (!s.has("recipe")) return;
+  const Section recipe = s.section("recipe");
+  recipe.only("router_per_loop", true);
+  recipe.only("router_score", "sigmoid");
+  recipe.only("tied_embeddings", false);
+  recipe.only("balance_bias_for_selection_only", true);
+  recipe.only("routed_weights", "renormalised");
+  recipe.only("embedding_scale", "sqrt(hidden_size)");
+  recipe.only("spike_guard", false);
+  recipe.only("world_size", 1);
+  recipe.only("micro_batches", 1);
+  recipe.only("router_z_loss", 0.0);
+  recipe.leave({"residual_scale", "reinjection", "looping_residual", "moe_out_norm", "pre_norm", "layer_out_norm",
+                "loop_out_norm", "attention_gate"});
 }
 
-CaseConfig read_version_1(const Json& json, const std::string& path) {
-  check_recipe(json, path);
-  CaseConfig c;
-  c.name = json.value("case", std::string());
-  c.batch = positive(json, "batch_size", path);
-  c.sequence = positive(json, "seq_len", path);
-  c.steps = positive(json, "steps", path);
-  ModelConfig& m = c.model;
-  m.vocabulary_size = positive(json, "vocab_size", path);
-  m.hidden_size = positive(json, "hidden_size", path);
-  m.head_dim = positive(json, "head_dim", path);
-  m.query_heads = positive(json, "n_query_heads", path);
-  m.kv_heads = positive(json, "n_kv_heads", path);
-  m.layers = positive(json, "n_layers", path, 1, kMostLayers);
-  m.loops = positive(json, "loops", path, 1, kMostLoops);
-  m.norm_eps = value_of<double>(json, "norm_eps", path);
-  m.rope_theta = value_of<double>(json, "rope_theta", path);
-  m.residual_lambda = m.reinjection_lambda = value_of<double>(json, "residual_lambda", path);
-  m.ema_beta_local = value_of<double>(json, "ema_beta_local", path);
-  m.ema_beta_global = value_of<double>(json, "ema_beta_global", path);
-  m.moe.experts = positive(json, "n_routed_experts", path);
-  m.moe.top_k = positive(json, "top_k", path);
-  m.moe.shared_experts = positive(json, "n_shared_experts", path, 0);
-  m.moe.intermediate = positive(json, "expert_intermediate", path);
-  m.moe.capacity_scope = CapacityScope::kGlobal;
-  if (m.moe.top_k > m.moe.experts) fail("'{}': top_k {} of {} experts", path, m.moe.top_k, m.moe.experts);
-  if (m.query_heads % m.kv_heads != 0 || m.head_dim % 2 != 0)
-    fail("'{}': {} query heads, {} key-value heads of width {} do not fit together", path, m.query_heads, m.kv_heads,
-         m.head_dim);
-  c.capacity_factor = value_of<double>(json, "capacity_factor", path);
-  c.capacity_in_training = value_of<bool>(json, "capacity_in_training", path);
-  c.step.back_propagation = {BackPropagationMode::kSegmented, positive(json, "segment_len", path, 0), true};
-  if (c.step.back_propagation.loops == 0) c.step.back_propagation.mode = BackPropagationMode::kFull;
-  c.step.balance_rate = value_of<double>(json, "balance_bias_rate", path);
+void read_schedule(const Section& schedule, Schedule& target) {
+  schedule.count("total_steps", target.total_steps);
+  schedule.read("warmup_ratio", target.warmup_ratio);
+  schedule.read("decay_ratio", target.decay_ratio);
+  schedule.read("min_ratio", target.min_ratio);
+  schedule.leave({"warmup_steps", "decay_steps"});
+}
 
-  const Json optimizer = value_of<Json>(json, "optimizer", path);
-  c.optimizer.name = value_of<std::string>(optimizer, "name", path);
-  if (c.optimizer.name != "adamw") fail("'{}': optimizer '{}'; this build verifies adamw", path, c.optimizer.name);
-  c.optimizer.learning_rate = value_of<double>(optimizer, "lr", path);
-  c.optimizer.beta1 = value_of<double>(optimizer, "beta1", path);
-  c.optimizer.beta2 = value_of<double>(optimizer, "beta2", path);
-  c.optimizer.eps = value_of<double>(optimizer, "eps", path);
-  c.optimizer.weight_decay = value_of<double>(optimizer, "weight_decay", path);
-  c.step.clip_norm = value_of<double>(optimizer, "clip_grad_norm", path);
-  const Json schedule = value_of<Json>(json, "schedule", path);
-  if (const auto name = value_of<std::string>(schedule, "name", path); name != "wsd")
-    fail("'{}': schedule '{}'; this build computes wsd", path, name);
-  c.schedule.total_steps = positive(schedule, "total_steps", path);
-  c.schedule.warmup_ratio = value_of<double>(schedule, "warmup_ratio", path);
-  c.schedule.decay_ratio = value_of<double>(schedule, "decay_ratio", path);
-  c.schedule.min_ratio = value_of<double>(schedule, "min_ratio", path);
+CaseConfig read_version_1(const Section& s) {
+  check_recipe(s);
+  CaseConfig c;
+  s.count("batch_size", c.batch);
+  s.count("seq_len", c.sequence);
+  s.count("steps", c.steps);
+  s.leave({"authors_init"});
+  ModelConfig& m = c.model;
+  s.count("vocab_size", m.vocabulary_size);
+  s.count("hidden_size", m.hidden_size);
+  s.count("head_dim", m.head_dim);
+  s.count("n_query_heads", m.query_heads);
+  s.count("n_kv_heads", m.kv_heads);
+  s.count("n_layers", m.layers, 1, kMostLayers);
+  s.count("loops", m.loops, 1, kMostLoops);
+  s.read("norm_eps", m.norm_eps);
+  s.read("rope_theta", m.rope_theta);
+  s.read("residual_lambda", m.residual_lambda);
+  m.reinjection_lambda = m.residual_lambda;
+  s.read("ema_beta_local", m.ema_beta_local);
+  s.read("ema_beta_global", m.ema_beta_global);
+  s.count("n_routed_experts", m.moe.experts);
+  s.count("top_k", m.moe.top_k);
+  s.count("n_shared_experts", m.moe.shared_experts, 0);
+  s.count("expert_intermediate", m.moe.intermediate);
+  m.moe.capacity_scope = CapacityScope::kGlobal;
+  s.read("capacity_factor", c.capacity_factor);
+  s.read("capacity_in_training", c.capacity_in_training);
+  BackPropagation& b = c.step.back_propagation;
+  s.count("segment_len", b.loops, 0);
+  b.mode = b.loops == 0 ? BackPropagationMode::kFull : BackPropagationMode::kSegmented;
+  s.read("balance_bias_rate", c.step.balance_rate);
+
+  const Section optimizer = s.section("optimizer"), schedule = s.section("schedule");
+  optimizer.name("name", c.optimizer.name, {"adamw"});
+  optimizer.read("lr", c.optimizer.learning_rate);
+  optimizer.read("beta1", c.optimizer.beta1);
+  optimizer.read("beta2", c.optimizer.beta2);
+  optimizer.read("eps", c.optimizer.eps);
+  optimizer.read("weight_decay", c.optimizer.weight_decay);
+  optimizer.read("clip_grad_norm", c.step.clip_norm);
+  schedule.name("name", c.schedule.name, {"wsd"});
+  read_schedule(schedule, c.schedule);
   return c;
 }
-
-/// A JSON object of a case, whose keys are read with their place in errors.
-class Section {
- public:
-  Section(const Json& json, std::string path) : json_(json), path_(std::move(path)) {
-    if (!json.is_object()) fail("'{}': expected an object, found {}", path_, json.dump());
-  }
-
-  Section section(const char* key) const { return {value_of<Json>(json_, key, path_), path_ + "', section '" + key}; }
-  const std::string& path() const { return path_; }
-  bool has(const char* key) const { return json_.contains(key) && !json_[key].is_null(); }
-  template <typename T>
-  void read(const char* key, T& target) const {
-    target = value_of<T>(json_, key, path_);
-  }
-  template <typename T>
-  void optional(const char* key, T& target) const {
-    if (has(key)) read(key, target);
-  }
-  void count(const char* key, int64_t& target, int64_t least = 1, int64_t most = kMost) const {
-    target = positive(json_, key, path_, least, most);
-  }
-  void optional_count(const char* key, int64_t& target, int64_t least = 1) const {
-    if (has(key)) count(key, target, least);
-  }
-  template <typename Enumeration>
-  void choice(const char* key, Enumeration& target, const Names<Enumeration>& names) const {
-    const auto text = value_of<std::string>(json_, key, path_);
-    const auto found = std::find(names.list().begin(), names.list().end(), text);
-    if (found == names.list().end())
-      fail("'{}': \"{}\" is \"{}\", expected one of: {}", path_, key, text, fmt::join(names.list(), ", "));
-    target = static_cast<Enumeration>(found - names.list().begin());
-  }
-  template <typename Enumeration>
-  void optional_choice(const char* key, Enumeration& target, const Names<Enumeration>& names) const {
-    if (has(key)) choice(key, target, names);
-  }
-  void name(const char* key, std::string& target, std::initializer_list<const char*> names) const {
-    read(key, target);
-    if (std::find(names.begin(), names.end(), target) == names.end())
-      fail("'{}': \"{}\" is \"{}\", expected one of: {}", path_, key, target, fmt::join(names, ", "));
-  }
-
- private:
-  Json json_;
-  std::string path_;
-};
 
 void read_model(const Section& s, ModelConfig& m) {
   s.count("vocab_size", m.vocabulary_size);
@@ -169,8 +100,7 @@ void read_model(const Section& s, ModelConfig& m) {
   s.read("tied", m.tied);
   s.read("norm_eps", m.norm_eps);
   s.read("rope_theta", m.rope_theta);
-  std::string layout = "half";
-  if (s.has("rope_layout")) s.name("rope_layout", layout, {"half"});
+  s.only("rope_layout", "half");
   s.choice("initial_state", m.initial_state, kInitialStates);
   const Section attention = s.section("attention"), ffn = s.section("feed_forward"), norms = s.section("norms");
   attention.choice("qk_norm", m.norms.query_key, kNormKinds);
@@ -288,17 +218,13 @@ void read_optimizer(const Section& s, CaseConfig& c) {
   muon.optional("second_moment", o.muon.second_moment);
   muon.optional("cautious", o.muon.cautious);
   schedule.name("name", c.schedule.name, {"wsd", "cosine", "linear"});
-  schedule.count("total_steps", c.schedule.total_steps);
-  schedule.read("warmup_ratio", c.schedule.warmup_ratio);
-  schedule.read("decay_ratio", c.schedule.decay_ratio);
-  schedule.read("min_ratio", c.schedule.min_ratio);
+  read_schedule(schedule, c.schedule);
 }
 
-CaseConfig read_version_2(const Json& json, const std::string& path) {
-  const Section s(json, path);
+CaseConfig read_version_2(const Section& s) {
+  const std::string& path = s.path();
   CaseConfig c;
   c.version = 2;
-  c.name = json.value("case", std::string());
   s.count("batch_size", c.batch);
   s.count("seq_len", c.sequence);
   s.count("steps", c.steps);
@@ -337,8 +263,26 @@ CaseConfig read_version_2(const Json& json, const std::string& path) {
     c.schedule.growth_step = c.loops.growth_step;
   }
   c.only_at_ranks = c.capacity_factor > 0 && c.model.moe.capacity_scope == CapacityScope::kRank;
-  c.model.validate();
   return c;
+}
+
+/// What training would refuse in its configuration is an error of the case, not of the command.
+void check_values(const CaseConfig& c, const std::string& path) {
+  TrainConfig settings;
+  settings.model = c.model;
+  settings.model.moe.capacity_factor = c.capacity_factor;
+  settings.optimizer = c.optimizer;
+  settings.schedule = c.schedule;
+  settings.step = c.step;
+  settings.loop_schedule = c.loops;
+  Config keys;
+  settings.declare(keys);
+  try {
+    keys.check_values();
+    settings.model.validate();
+  } catch (const UsageError& error) {
+    throw Error(fmt::format("'{}': {}", path, error.what()), error.hint());
+  }
 }
 
 }  // namespace
@@ -355,10 +299,17 @@ CaseConfig read_case_config(const std::string& path) {
     fail("'{}' is not valid JSON: {}", path, text.substr(text.find("] ") == text.npos ? 0 : text.find("] ") + 2));
   }
   if (!json.is_object()) fail("'{}' is not a JSON object", path);
-  const auto version = value_of<int64_t>(json, "format_version", path);
-  if (version == 2) return read_version_2(json, path);
-  if (version != 1) fail("'{}': format_version is {}; this build reads versions 1 and 2", path, version);
-  return read_version_1(json, path);
+  const Section s(json, path);
+  int64_t version = 0;
+  s.read("format_version", version);
+  if (version != 1 && version != 2)
+    fail("'{}': format_version is {}; this build reads versions 1 and 2", path, version);
+  CaseConfig c = version == 1 ? read_version_1(s) : read_version_2(s);
+  s.optional("case", c.name);
+  s.leave({"covers", "derived", "facts"});
+  s.refuse_unknown();
+  check_values(c, path);
+  return c;
 }
 
 }  // namespace heddle

@@ -30,6 +30,7 @@ struct CaseConfig {
   bool only_at_ranks = false;  ///< a rule counts by process: it holds for exactly so many
 };
 
+/// Throws Error naming file, section and key for what is missing, unknown, of the wrong kind or out of its limits.
 CaseConfig read_case_config(const std::string& path);
 
 }  // namespace heddle

@@ -18,6 +18,16 @@ int64_t CaseReport::checked() const {
                        [](const QuantityResult& q) { return q.status != QuantityResult::Status::kNotChecked; });
 }
 
+std::vector<std::string> CaseReport::groups() const {
+  std::vector<std::string> groups;
+  for (const QuantityResult& q : quantities) {
+    const std::string group = q.quantity.substr(0, q.quantity.find_first_of("/ "));
+    if (q.status != QuantityResult::Status::kNotChecked && (groups.empty() || groups.back() != group))
+      groups.push_back(group);
+  }
+  return groups;
+}
+
 namespace {
 
 constexpr double kForwardTolerance = 1e-5, kGradientTolerance = 1e-4, kParameterTolerance = 1e-4,
@@ -77,6 +87,9 @@ void check_version_2(CaseRunner& run) {
 
 CaseReport verify_case(const std::string& folder, Communicator& world, int expert_parallel, const Kernels& kernels) {
   const std::filesystem::path path(folder);
+  if (!std::filesystem::is_directory(path))
+    throw UsageError(fmt::format("there is no case folder '{}'", folder),
+                     "a case folder holds config.json and case.h5, as tests/golden/loom_r1 does");
   CaseConfig config = read_case_config((path / "config.json").string());
   CaseReport report;
   report.name = config.name.empty() ? path.filename().string() : config.name;

@@ -25,10 +25,12 @@ struct CaseReport {
   std::vector<QuantityResult> quantities;
   bool passed() const;
   int64_t checked() const;
+  std::vector<std::string> groups() const;  ///< of the case's file that were compared: "forward", "grads", "train", ...
 };
 
-/// Runs forward, gradients and training of the case from its initial weights. Throws Error for a folder, configuration
-/// or file that is not a case. Collective over world.
+/// Runs forward, gradients and training of the case from its initial weights. Throws UsageError for a folder that is
+/// not there and for ranks or a layout that the case cannot have, and Error for a folder, configuration or file that is
+/// not a case. Collective over world.
 CaseReport verify_case(const std::string& folder, Communicator& world, int expert_parallel, const Kernels& kernels);
 
 }  // namespace heddle

@@ -17,11 +17,6 @@ TEST(OperationGradient, Linear) {
                    {random_tensor({5, 7}, 1), random_tensor({3, 7}, 2)});
 }
 
-TEST(OperationGradient, LinearAdd) {
-  expect_gradients([](Tape& t, const Inputs& x) { return Inputs{linear_add(t, x[0], x[1], x[2])}; },
-                   {random_tensor({5, 3}, 1), random_tensor({5, 7}, 2), random_tensor({3, 7}, 3)});
-}
-
 TEST(OperationGradient, GroupedLinearWithAnIdleGroup) {
   const auto offsets = std::make_shared<const std::vector<int64_t>>(std::vector<int64_t>{0, 2, 2, 5});
   expect_gradients([&](Tape& t, const Inputs& x) { return Inputs{grouped_linear(t, x[0], x[1], offsets)}; },
@@ -114,8 +109,6 @@ TEST(Operation, EmptyInputsGiveEmptyResultsAndZeroWeightGradients) {
     const Tensor empty = random_tensor({0, 4}, 1);
     check([&](Tape& t, const Inputs& x) { return Inputs{embedding(t, none, x[0], 1.0F)}; }, {random_tensor({5, 4}, 2)});
     check([](Tape& t, const Inputs& x) { return Inputs{linear(t, x[0], x[1])}; }, {empty, random_tensor({3, 4}, 2)});
-    check([](Tape& t, const Inputs& x) { return Inputs{linear_add(t, x[0], x[1], x[2])}; },
-          {random_tensor({0, 3}, 3), empty, random_tensor({3, 4}, 2)});
     check([&](Tape& t, const Inputs& x) { return Inputs{grouped_linear(t, x[0], x[1], offsets)}; },
           {empty, random_tensor({2, 3, 4}, 2)});
     check([](Tape& t, const Inputs& x) { return Inputs{rmsnorm(t, x[0], x[1], 1e-6F)}; },

@@ -99,8 +99,8 @@ TEST(Loader, LittleDataRepeatsAndTooLittleIsRefused) {
   EXPECT_EQ(std::set<int64_t>(batch.samples.begin(), batch.samples.begin() + 2).size(), 2u);
   EXPECT_EQ(std::set<int64_t>(batch.samples.begin() + 2, batch.samples.begin() + 4).size(), 2u);
   EXPECT_NO_THROW(Loader(store, {.sequence_length = 8, .global_batch = 1}));
-  expect_error<Error>([&] { Loader(store, {.sequence_length = 9, .global_batch = 1}); },
-                      "has 9 train tokens, but one sample of 9 inputs needs 10");
+  expect_error<UsageError>([&] { Loader(store, {.sequence_length = 9, .global_batch = 1}); },
+                           "has 9 train tokens, but one sample of 9 inputs needs 10");
 }
 
 TEST(Loader, ACapOnUniqueTokensRepeatsTheSameWindowsAtEverySeed) {

@@ -119,7 +119,7 @@ TEST(TokenStore, ChangedTokensAreFoundByVerify) {
 
 TEST(TokenStore, ForeignOldAndDamagedFilesAreRefused) {
   const TemporaryFolder folder;
-  expect_error<Error>([&] { TokenStore::open(folder.path("none.h5")); }, "no file");
+  expect_error<UsageError>([&] { TokenStore::open(folder.path("none.h5")); }, "there is no token store");
   expect_error<Error>([&] { TokenStore::open(folder.write("t.h5", "some text")); }, "not an HDF5 file");
   { h5::File(folder.path("other.h5"), h5::File::Mode::kCreate).set_attribute("/", "format", std::string("else")); }
   expect_error<Error>([&] { TokenStore::open(folder.path("other.h5")); }, "not a token store");

@@ -41,7 +41,7 @@ Tokens tokens_of(int rank) {
 }
 
 std::shared_ptr<const RoutePlan> plan_of(const Tokens& t) {
-  return make_route_plan(test_world(), kExperts, t.index, t.keep, t.weights);
+  return make_route_plan(cpu::kernels(), test_world(), kExperts, t.index, t.keep, t.weights);
 }
 
 int64_t owner(int64_t expert) {
@@ -83,8 +83,8 @@ TEST(DistributedRoute, EverySlotArrivesOnceAtTheOwner) {
   EXPECT_EQ(plan->receive_rows, rows_from);
   EXPECT_EQ(plan->received_rows, static_cast<int64_t>(row_number.size()));
   EXPECT_EQ(*plan->expert_offsets, offsets);
-  EXPECT_EQ(plan->slot_row, slot_row);
-  EXPECT_EQ(plan->slot_weight, slot_weight);
+  EXPECT_EQ(plan->slot_row.get<int64_t>(), slot_row);
+  EXPECT_EQ(plan->slot_weight.get<float>(), slot_weight);
 }
 
 TEST(DistributedRoute, OneRowPerTokenAndDestinationTravels) {
@@ -113,12 +113,12 @@ TEST(DistributedRoute, OneRowPerTokenAndDestinationTravels) {
   EXPECT_EQ(sent_since(), slots * 8) << "row number and weight of each slot";
   Tape tape(cpu::kernels());
   const Variable x = tape.leaf(t.x), weights = tape.leaf(t.weights);
-  const Variable arrived = dispatch(tape, test_world(), plan, x);
+  const Variable arrived = Dispatch(tape, test_world(), plan, x).finish(tape);
   EXPECT_EQ(sent_since(), rows * kWidth * 4) << "dispatch";
   // Back go the rows that this rank received.
   int64_t foreign_rows = plan->received_rows - plan->receive_rows[static_cast<size_t>(me)];
   int64_t foreign_slots = plan->received_slots - plan->receive_slots[static_cast<size_t>(me)];
-  const Variable y = combine(tape, test_world(), plan, arrived, weights);
+  const Variable y = Combine(tape, test_world(), plan, arrived, weights).finish(tape);
   EXPECT_EQ(sent_since(), foreign_rows * kWidth * 4) << "combine";
   pass_gradient(tape.kernels(), y.slot, random_tensor(y.value.shape(), 7));
   tape.backward();
@@ -135,12 +135,12 @@ TEST(DistributedRoute, RoundTripEqualsOneRank) {
   const Tensor all_weights = random_tensor({kExperts, kWidth, kWidth}, 500);
   const int64_t per_rank = kExperts / test_world().size();
   const auto run = [&](Communicator& group, const Tensor& expert_weights, Tensor& dx, Tensor& dw, Tensor& dexperts) {
-    const auto plan = make_route_plan(group, kExperts, t.index, t.keep, t.weights);
+    const auto plan = make_route_plan(cpu::kernels(), group, kExperts, t.index, t.keep, t.weights);
     Tape tape(cpu::kernels());
     const Variable x = tape.leaf(t.x), weights = tape.leaf(t.weights), experts = tape.leaf(expert_weights);
-    const Variable y =
-        combine(tape, group, plan, grouped_linear(tape, dispatch(tape, group, plan, x), experts, plan->expert_offsets),
-                weights);
+    const Variable rows = Dispatch(tape, group, plan, x).finish(tape);
+    const Variable results = grouped_linear(tape, rows, experts, plan->expert_offsets);
+    const Variable y = Combine(tape, group, plan, results, weights).finish(tape);
     pass_gradient(tape.kernels(), y.slot, random_tensor(y.value.shape(), 7));
     tape.backward();
     dx = take_gradient(x.slot);

@@ -41,14 +41,21 @@ TEST(Plan, CountsAsTheStudyOfTheFileDoes) {
                0, "543255552");
 }
 
+TEST(Plan, TakesItsFileAnywhereAmongTheFlags) {
+  expect_shows(plan("--model.vocabulary_size 4096 --json loom-tiny.cfg --model.loops=6"), 0, "\"total\": 2076928");
+  expect_shows(plan("--json false loom-tiny.cfg --model.vocabulary_size 4096"), 0, "2076928");
+}
+
 TEST(Plan, NeedsAVocabularyFromTheFileTheFlagsOrAStore) {
-  expect_shows(plan("loom-tiny.cfg"), 2, "--model.vocabulary_size");
+  expect_shows(plan("loom-tiny.cfg"), 2, "there is no 'runs/data/classics.h5'");
+  expect_shows(plan(""), 2, "data.store names none\n  hint: --model.vocabulary_size 4096");
   expect_shows(plan("loom-tiny.cfg --model.vocabulary_size 4096"), 0, "2076928");
 }
 
 TEST(Plan, RefusesWhatTrainingWouldRefuse) {
   expect_shows(plan("loom-tiny.cfg --model.kv_heads 3"), 2, "does not divide");
-  expect_shows(plan("loom-tiny.cfg loom-small.cfg"), 2, "plan takes one configuration");
+  expect_shows(plan("loom-tiny.cfg loom-small.cfg"), 2, "plan takes one configuration, and found 'loom-small.cfg'");
+  expect_shows(plan("loom-tiny.cfg --config loom-small.cfg"), 2, "--config is given twice");
   expect_shows(plan("missing.cfg"), 2, "there is no such file");
   expect_shows(plan("--help"), 0, "usage: heddle plan");
 }

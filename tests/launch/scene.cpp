@@ -44,11 +44,12 @@ void write(const std::string& path, const std::string& content) {
   std::ofstream(path, std::ios::binary) << content;
 }
 
-void remove_dataset(const std::string& path, const char* dataset) {
+/// A dataset, or a group with all that is in it.
+void remove_object(const std::string& path, const char* name) {
   const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDWR, H5P_DEFAULT);
-  const bool removed = file >= 0 && H5Ldelete(file, dataset, H5P_DEFAULT) >= 0;
+  const bool removed = file >= 0 && H5Ldelete(file, name, H5P_DEFAULT) >= 0;
   H5Fclose(file);
-  if (!removed) throw std::runtime_error(fmt::format("{} holds no {}", path, dataset));
+  if (!removed) throw std::runtime_error(fmt::format("{} holds no {}", path, name));
 }
 
 template <typename Number>
@@ -100,8 +101,13 @@ Scene::Scene() {
   change_logit(path("changed"));
   fs::copy(path("family"), path("changed_family"));
   change_logit(path("changed_family"));
+  for (const char* group : {"forward", "train"}) {
+    const std::string folder = path(std::string("no_") + group);
+    fs::copy(path("case"), folder);
+    remove_object(folder + "/case.h5", (std::string("/") + group).c_str());
+  }
   fs::copy(path("family"), path("no_loops"));
-  remove_dataset(path("no_loops/case.h5"), "/train/loops");
+  remove_object(path("no_loops/case.h5"), "/train/loops");
   const std::pair<const char*, int32_t> loops[] = {{"loops_0", 0}, {"loops_2000", 2000}, {"loops_-1", -1}};
   for (const auto& [name, count] : loops) {
     fs::copy(path("family"), path(name));
@@ -109,7 +115,7 @@ Scene::Scene() {
       change_first_value<int32_t>(path(name) + "/case.h5", dataset, h5::Type::kInt32, count);
   }
   fs::copy(path("run/checkpoints/step_00000003.h5"), path("no_moment.h5"));
-  remove_dataset(path("no_moment.h5"), "/optimizer/second/embed_tokens.weight");
+  remove_object(path("no_moment.h5"), "/optimizer/second/embed_tokens.weight");
 }
 
 Scene::~Scene() {

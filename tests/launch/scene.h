@@ -25,6 +25,7 @@ class Scene {
   ///   no_moment.h5     its checkpoint without the second moment of one tensor
   ///   case/            a copy of the golden case loom_r1
   ///   changed/         the same with one logit changed
+  ///   no_forward/, no_train/   the same without that group
   ///   family/          a copy of the golden case moe_top1_softmax_r3
   ///   changed_family/  the same with one logit changed
   ///   no_loops/        the same without /train/loops

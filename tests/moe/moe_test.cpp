@@ -25,7 +25,7 @@ Tensor flags(std::vector<uint8_t> values, Shape shape) {
 std::vector<int> keep_of(CapacityScope scope, double factor, int64_t experts, const Tensor& index,
                          const Tensor& weights) {
   const auto world = make_single_communicator();
-  const Tensor keep = capacity_keep(*world, scope, factor, experts, index, weights);
+  const Tensor keep = capacity_keep(cpu::kernels(), *world, scope, factor, experts, index, weights);
   if (!keep.defined()) return {};
   return {keep.u8(), keep.u8() + keep.count()};
 }
@@ -36,29 +36,29 @@ TEST(RoutePlan, ListsSlotsByExpertThenToken) {
   // Tokens 0..3 choose (2,0), (0,1), (2,1), (2,0) of four experts; nobody wants expert 3.
   const auto world = make_single_communicator();
   const Tensor weights = floats({0.1F, 0.2F, 0.3F, 0.4F, 0.5F, 0.6F, 0.7F, 0.8F}, {4, 2});
-  const auto plan = make_route_plan(*world, 4, integers({2, 0, 0, 1, 2, 1, 2, 0}, {4, 2}), {}, weights);
+  const auto plan = make_route_plan(cpu::kernels(), *world, 4, integers({2, 0, 0, 1, 2, 1, 2, 0}, {4, 2}), {}, weights);
   EXPECT_EQ(*plan->expert_offsets, (Longs{0, 3, 5, 8, 8}));
-  EXPECT_EQ(plan->slot_row, (Longs{0, 1, 3, 1, 2, 0, 2, 3}));
-  EXPECT_EQ(plan->slot_weight, (std::vector<float>{0.2F, 0.3F, 0.8F, 0.4F, 0.6F, 0.1F, 0.5F, 0.7F}));
-  EXPECT_EQ(plan->sent_slot, (Longs{1, 2, 7, 3, 5, 0, 4, 6}));
-  EXPECT_EQ(plan->row_begin, (Longs{0, 2, 4, 6, 8}));
-  EXPECT_EQ(plan->row_slot, (Longs{0, 5, 1, 3, 4, 6, 2, 7}));
+  EXPECT_EQ(plan->slot_row.get<int64_t>(), (Longs{0, 1, 3, 1, 2, 0, 2, 3}));
+  EXPECT_EQ(plan->slot_weight.get<float>(), (std::vector<float>{0.2F, 0.3F, 0.8F, 0.4F, 0.6F, 0.1F, 0.5F, 0.7F}));
+  EXPECT_EQ(plan->sent_slot.get<int64_t>(), (Longs{1, 2, 7, 3, 5, 0, 4, 6}));
+  EXPECT_EQ(plan->row_begin.get<int64_t>(), (Longs{0, 2, 4, 6, 8}));
+  EXPECT_EQ(plan->row_slot.get<int64_t>(), (Longs{0, 5, 1, 3, 4, 6, 2, 7}));
   EXPECT_TRUE(plan->local());
 }
 
 TEST(RoutePlan, LeavesDroppedSlotsOutAndKeepsEmptyTokens) {
   const auto world = make_single_communicator();
-  const auto plan = make_route_plan(*world, 3, integers({0, 1, 0, 2, 1, 2}, {3, 2}), flags({1, 0, 0, 0, 1, 1}, {3, 2}),
-                                    floats({1, 2, 3, 4, 5, 6}, {3, 2}));
+  const auto plan = make_route_plan(cpu::kernels(), *world, 3, integers({0, 1, 0, 2, 1, 2}, {3, 2}),
+                                    flags({1, 0, 0, 0, 1, 1}, {3, 2}), floats({1, 2, 3, 4, 5, 6}, {3, 2}));
   EXPECT_EQ(*plan->expert_offsets, (Longs{0, 1, 2, 3}));
-  EXPECT_EQ(plan->slot_row, (Longs{0, 2, 2}));
-  EXPECT_EQ(plan->slot_weight, (std::vector<float>{1, 5, 6}));
-  EXPECT_EQ(plan->row_begin, (Longs{0, 1, 1, 3}));
+  EXPECT_EQ(plan->slot_row.get<int64_t>(), (Longs{0, 2, 2}));
+  EXPECT_EQ(plan->slot_weight.get<float>(), (std::vector<float>{1, 5, 6}));
+  EXPECT_EQ(plan->row_begin.get<int64_t>(), (Longs{0, 1, 1, 3}));
 }
 
 TEST(RoutePlan, NoTokensMakeAnEmptyPlan) {
   const auto world = make_single_communicator();
-  const auto plan = make_route_plan(*world, 3, integers({}, {0, 2}), {}, floats({}, {0, 2}));
+  const auto plan = make_route_plan(cpu::kernels(), *world, 3, integers({}, {0, 2}), {}, floats({}, {0, 2}));
   EXPECT_EQ(*plan->expert_offsets, (Longs{0, 0, 0, 0}));
   EXPECT_EQ(plan->received_slots, 0);
 }
@@ -69,14 +69,14 @@ TEST(Dispatch, GradientsOfTheRoundTripAgreeWithDifferences) {
   const Tensor keep = flags({1, 1, 0, 0, 1, 1, 1, 1}, {4, 2});
   expect_gradients(
       [&](Tape& t, const std::vector<Variable>& x) {
-        const auto plan = make_route_plan(*world, 4, index, keep, x[1].value);
-        const Variable rows = dispatch(t, *world, plan, x[0]);
-        return std::vector<Variable>{combine(t, *world, plan, swiglu(t, rows, rows), x[1])};
+        const auto plan = make_route_plan(cpu::kernels(), *world, 4, index, keep, x[1].value);
+        const Variable rows = Dispatch(t, *world, plan, x[0]).finish(t);
+        return std::vector<Variable>{Combine(t, *world, plan, swiglu(t, rows, rows), x[1]).finish(t, x[2])};
       },
       [&] {
         Tensor weights = random_tensor({4, 2}, 2);
         for (int64_t i = 0; i < 8; ++i) weights.f32()[i] *= static_cast<float>(keep.u8()[i]);
-        return std::vector<Tensor>{random_tensor({4, 5}, 1), weights};
+        return std::vector<Tensor>{random_tensor({4, 5}, 1), weights, random_tensor({4, 5}, 3)};
       }());
 }
 

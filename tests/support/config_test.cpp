@@ -189,7 +189,12 @@ TEST(Config, BrokenFlagsAreRefused) {
   };
   const Case cases[] = {
       {{"--model.layer", "3"}, {"unknown flag --model.layer", "nearest known key is model.layers"}},
-      {{"--model.l", "3"}, {"unknown flag --model.l"}},
+      {{"--model.l", "3"}, {"unknown flag --model.l", "--help lists all keys"}},
+      {{"--warmth", "3"}, {"unknown flag --warmth", "--help lists all keys"}},
+      {{"--model.width", "3"}, {"unknown flag --model.width", "--help lists all keys"}},
+      {{"--modle.loops", "3"}, {"nearest known key is model.loops"}},
+      {{"--train.learning", "3"}, {"nearest known key is train.learning_rate"}},
+      {{"--optimizer.learnign_rate", "3"}, {"nearest known key is train.learning_rate"}},
       {{"--layers", "3"}, {"unknown flag --layers", "model.layers"}},
       {{"--model.layers", "3", "--model.layers=3"}, {"--model.layers is given twice"}},
       {{"--model.layers"}, {"command line", "model.layers"}},
@@ -227,6 +232,63 @@ TEST_F(ConfigFile, ErrorsNameTheFile) {
   expect_in("--config is given twice", refusal_of_flags({"--config", path_, "--config", path_}), "file");
 }
 
+/// Two keys: nothing reads the second without the first.
+struct Conditional {
+  bool grows = false;
+  double at = 0.75;
+  Config config;
+
+  Conditional() {
+    config.add("growth.on", grows, "");
+    config.add("growth.at", at, {}, "");
+    config.add_condition({"growth.at"}, "growth.on true", [this] { return grows; });
+  }
+  Conditional(const Conditional&) = delete;
+  Conditional& operator=(const Conditional&) = delete;
+};
+
+std::string refusal_of_conditional(const std::vector<std::string>& flags) {
+  Conditional c;
+  return refusal([&] { c.config.parse(flags); });
+}
+
+TEST_F(ConfigFile, AKeyThatNothingReadsIsRefused) {
+  EXPECT_EQ(refusal_of_conditional({"--growth.at", "0.5", "--growth.on", "true"}), "");
+  EXPECT_EQ(refusal_of_conditional({"--growth.at", "0.5"}),
+            "--growth.at has no effect: it needs growth.on true | leave it out, or choose growth.on true");
+  EXPECT_NE(refusal_of_conditional({"--growth.at", "0.75"}), "") << "the default was asked for, and does nothing";
+  write("[growth]\nat = 0.5\n");
+  EXPECT_EQ(refusal_of_conditional({"--config", path_, "--growth.on", "true"}), "");
+  expect_in(path_ + ":2: growth.at has no effect: it needs growth.on true", refusal_of_conditional({"--config", path_}),
+            "file");
+}
+
+TEST_F(ConfigFile, ALineWhoseConditionAFlagTakesAwayIsLeftOutWithAWarning) {
+  write("[growth]\non = true\nat = 0.5\n");
+  Conditional c;
+  testing::internal::CaptureStderr();
+  c.config.parse({"--config", path_, "--growth.on", "false"});
+  expect_in("warning: left out of '" + path_ + "' because of the flags: growth.at has no effect",
+            testing::internal::GetCapturedStderr(), "flags");
+  EXPECT_EQ(c.at, 0.75);
+  EXPECT_EQ(c.config.origin("growth.at"), "default");
+  EXPECT_FALSE(c.config.is_read("growth.at"));
+  EXPECT_TRUE(c.config.is_read("growth.on"));
+}
+
+TEST_F(ConfigFile, DefaultsInAFileAndFlagsBackToThemAreFine) {
+  write("[growth]\nat = 0.75\n");
+  EXPECT_EQ(refusal_of_conditional({"--config", path_}), "");
+  write("[growth]\nat = 0.5\n");
+  EXPECT_EQ(refusal_of_conditional({"--config", path_, "--growth.at", "0.75"}), "");
+}
+
+TEST(Config, AConditionOfNoKeyIsAMistakeOfOurs) {
+  Conditional c;
+  EXPECT_THROW(c.config.add_condition({"growth.to"}, "", [] { return true; }), std::logic_error);
+  EXPECT_THROW(c.config.add_condition({"loops."}, "", [] { return true; }), std::logic_error);
+}
+
 TEST(Config, ResolvedTextReadsBackToTheSameValues) {
   Values v;
   v.rate = 0.1 + 0.2;
@@ -257,6 +319,15 @@ TEST(Config, TextThatIniCannotHoldIsUsedButNotStored) {
     EXPECT_EQ(v.name, name);
     expect_in("run.name", refusal([&] { v.config.resolved(); }), name);
   }
+}
+
+TEST(Config, ValuesThatCodePutThereAreChecked) {
+  Values v;
+  v.config.check_values();
+  v.rate = -1;
+  expect_in("train.learning_rate = -1: expected above 0 to 1", refusal([&] { v.config.check_values(); }), "rate");
+  v.rate = std::nan("");
+  expect_in("train.learning_rate = nan: expected a finite number", refusal([&] { v.config.check_values(); }), "nan");
 }
 
 TEST(Config, AnEmptyTextRoundTrips) {

@@ -127,6 +127,11 @@ TEST(LoopSchedule, GrowsOnceAtTheStepBehindItsShare) {
   EXPECT_FALSE(LoopSchedule(config, 5, 1).grows_at(6));
 }
 
+TEST(LoopSchedule, ItsCountsInWords) {
+  EXPECT_EQ(loop_counts_text({{6, 1.0}}), "6 loops");
+  EXPECT_EQ(loop_counts_text({{1, 0.5}, {2, 0.25}, {5, 0.25}}), "1 to 5 loops, 2.25 on average");
+}
+
 TEST(RandomLoops, GoOnToTheBitAndStandInTheLog) {
   const TemporaryFolder folder;
   write_tiny_store(folder.path("store.h5"));
@@ -156,9 +161,14 @@ TEST(RandomLoops, GoOnToTheBitAndStandInTheLog) {
     EXPECT_EQ(log.header.loops, 5);
     EXPECT_EQ(log.header.segments, 3);
     std::vector<int64_t> seen;
+    double flops = 0;
+    ModelConfig model = straight.model;
+    model.vocabulary_size = 257;
     for (const StepRecord& step : log.steps) {
       EXPECT_EQ(step.loops, schedule.loops(step.step));
       seen.push_back(step.loops);
+      const LoopWork work = work_of(straight.step.back_propagation, {}, step.loops);
+      flops += training_flops_per_token(model, straight.sequence, work).total() / 12;
       for (int64_t segment = 0; segment < 3; ++segment)
         EXPECT_EQ(std::isnan(step.segment_loss[static_cast<size_t>(segment)]), segment * 2 >= step.loops)
             << "step " << step.step << ", segment " << segment;
@@ -166,6 +176,7 @@ TEST(RandomLoops, GoOnToTheBitAndStandInTheLog) {
         EXPECT_EQ(std::isnan(step.state_rms[static_cast<size_t>(loop)]), loop >= step.loops) << "step " << step.step;
     }
     EXPECT_GT(std::count_if(seen.begin(), seen.end(), [&](int64_t n) { return n != seen[0]; }), 3);
+    EXPECT_NEAR(log.header.flops_per_token, flops, 1e-9 * flops) << "the mean of what the steps ran";
   }
 }
 

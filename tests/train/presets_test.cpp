@@ -98,6 +98,7 @@ TEST_F(Presets, EveryFileInConfigsParsesAndItsModelHasTheElementsOfTheFormula) {
                             "isodepth-hyper",
                             "isodepth-hyper-tiny",
                             "truncation-grid",
+                            "truncation-grid-tiny",
                             "vanilla",
                             "vanilla-tiny",
                             "deep-vanilla",
@@ -133,11 +134,12 @@ TEST_F(Presets, TotalsOfTheLargeOnesAreThoseMadeByHand) {
     int64_t loops, total;
   };
   // 329M: 312,480,768 + 153,600 R.  1.7B: 1,639,729,920 + 576,000 R.  700M: 698,360,832 + 276,480 R.
+  // Small, with 4096 ids: 61,868,032 + 32,768 R.
   const Row table[] = {
       {"loom-329m.cfg", 1, 312'634'368},    {"loom-329m.cfg", 3, 312'941'568},   {"loom-329m.cfg", 6, 313'402'368},
       {"loom-329m.cfg", 9, 313'863'168},    {"loom-329m.cfg", 12, 314'323'968},  {"loom-1.7b.cfg", 1, 1'640'305'920},
       {"loom-1.7b.cfg", 3, 1'641'457'920},  {"loom-1.7b.cfg", 6, 1'643'185'920}, {"loom-1.7b.cfg", 9, 1'644'913'920},
-      {"loom-1.7b.cfg", 12, 1'646'641'920}, {"loom-700m.cfg", 5, 699'743'232},
+      {"loom-1.7b.cfg", 12, 1'646'641'920}, {"loom-700m.cfg", 5, 699'743'232},   {"loom-small.cfg", 6, 62'064'640},
   };
   for (const Row& row : table) {
     SCOPED_TRACE(fmt::format("{} with {} loops", row.name, row.loops));
@@ -169,25 +171,24 @@ std::vector<std::string> differences(const std::string& one, const std::string& 
   return keys;
 }
 
-TEST_F(Presets, AblationsAndTwinsDifferInOneKey) {
+TEST_F(Presets, AblationsAndTwinsDifferInOneKeyAndWhatBelongsToIt) {
   const struct {
-    const char *one, *other, *key;
+    const char *one, *other;
+    std::vector<std::string> keys;
   } table[] = {
-      {"loom-tiny", "loom-tiny-shared-router", "moe.router"},
-      {"loom-tiny", "loom-tiny-no-scale", "residual.scheme"},
-      {"loom-tiny", "loom-tiny-no-reinjection", "reinjection.kind"},
-      {"loom-tiny", "loom-tiny-no-ema", "residual.looping"},
-      {"loom-tiny", "loom-tiny-no-moe-norm", "norms.moe_out"},
-      {"loom-tiny", "loom-tiny-full", "backprop.mode"},
-      {"loom-tiny", "loom-tiny-one-step", "backprop.step_per_segment"},
-      {"deeploop-tiny", "deepnorm-tiny", "residual.deepnorm_power"},
-      {"deeploop-small", "deepnorm-small", "residual.deepnorm_power"},
-      {"deeploop-medium", "deepnorm-medium", "residual.deepnorm_power"},
+      {"loom-tiny", "loom-tiny-shared-router", {"moe.router"}},
+      {"loom-tiny", "loom-tiny-no-scale", {"residual.scheme"}},
+      {"loom-tiny", "loom-tiny-no-reinjection", {"reinjection.kind"}},
+      {"loom-tiny", "loom-tiny-no-ema", {"residual.looping"}},
+      {"loom-tiny", "loom-tiny-no-moe-norm", {"norms.moe_out"}},
+      {"loom-tiny", "loom-tiny-full", {"backprop.loops", "backprop.mode"}},
+      {"loom-tiny", "loom-tiny-one-step", {"backprop.step_per_segment"}},
+      {"deeploop-tiny", "deepnorm-tiny", {"residual.deepnorm_power"}},
+      {"deeploop-small", "deepnorm-small", {"residual.deepnorm_power"}},
+      {"deeploop-medium", "deepnorm-medium", {"residual.deepnorm_power"}},
   };
   for (const auto& row : table)
-    EXPECT_EQ(differences(std::string(row.one) + ".cfg", std::string(row.other) + ".cfg"),
-              std::vector<std::string>{row.key})
-        << row.other;
+    EXPECT_EQ(differences(std::string(row.one) + ".cfg", std::string(row.other) + ".cfg"), row.keys) << row.other;
 }
 
 TEST_F(Presets, TotalsOfThePublishedStudies) {

@@ -190,6 +190,21 @@ TEST(Resume, SaysWhatChangedAndRefusesWhatMustNot) {
                            "model.rope_theta was 10000 when 'c.h5' was written and is 500 now");
 }
 
+TEST(Resume, DoesNotMentionWhatMakesNoDifferenceAnyMore) {
+  TrainConfig config;
+  const auto text = [&config] {
+    Config keys;
+    config.declare(keys);
+    return keys.resolved();
+  };
+  const std::string before = text();
+  config.model.initialisation = Initialisation::kHuginn;  // start values are in the past
+  config.loop_schedule.growth_at = 0.5;                   // nothing grows
+  config.model.deepnorm_power = 0.25;                     // would be refused if something read it
+  config.optimizer.muon.momentum = 0.5;
+  EXPECT_EQ(compare_resumed_config("c.h5", before, text()), std::vector<std::string>{});
+}
+
 TEST(Resume, MoreStepsWouldMoveGrowth) {
   TrainConfig config;
   config.loop_schedule.growth_initial_loops = 1;

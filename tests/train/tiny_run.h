@@ -50,7 +50,8 @@ inline TrainConfig tiny_run(const std::string& store, const std::string& directo
 inline TrainOutcome train(Job& job, TrainConfig config) {
   Config keys;
   config.declare(keys);
-  return train(job, config, keys.resolved(), cpu::kernels());
+  const std::unique_ptr<OpenDevice> device = open_device(job, "cpu");
+  return train(job, config, keys.resolved(), device->device());
 }
 
 /// Every dataset of two checkpoints is equal to the bit.

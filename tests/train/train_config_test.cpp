@@ -21,7 +21,7 @@ TrainConfig config_of(const std::vector<std::string>& flags) {
 
 TEST(TrainConfig, OptimizerKeysArrive) {
   const TrainConfig c = config_of({"--optimizer.name",
-                                   "muonh",
+                                   "muon",
                                    "--optimizer.learning_rate",
                                    "0.5",
                                    "--optimizer.decay",
@@ -48,7 +48,7 @@ TEST(TrainConfig, OptimizerKeysArrive) {
                                    "7",
                                    "--train.steps",
                                    "50"});
-  EXPECT_EQ(c.optimizer.name, "muonh");
+  EXPECT_EQ(c.optimizer.name, "muon");
   EXPECT_EQ(c.optimizer.learning_rate, 0.5);
   EXPECT_EQ(c.optimizer.decay, "matrices");
   EXPECT_EQ(c.optimizer.embedding_rate, 2);
@@ -67,12 +67,16 @@ TEST(TrainConfig, OptimizerKeysArrive) {
 TEST(TrainConfig, RefusesWhatMuonCannotDo) {
   expect_error<UsageError>(
       [] {
-        config_of({"--muon.orthogonalise", "polar_express", "--muon.ns_steps", "6"});
+        config_of({"--optimizer.name", "muon", "--muon.orthogonalise", "polar_express", "--muon.ns_steps", "6"});
       },
       "muon.ns_steps = 6");
-  EXPECT_EQ(config_of({"--muon.ns_steps", "6"}).optimizer.muon.ns_steps, 6);
+  EXPECT_EQ(config_of({"--optimizer.name", "muonh", "--muon.ns_steps", "6"}).optimizer.muon.ns_steps, 6);
   expect_error<UsageError>([] { config_of({"--muon.ns_steps", "0"}); }, "muon.ns_steps");
-  expect_error<UsageError>([] { config_of({"--muon.momentum_start", "-0.5"}); }, "muon.momentum_start = -0.5");
+  expect_error<UsageError>(
+      [] {
+        config_of({"--optimizer.name", "muon", "--muon.momentum_start", "-0.5", "--muon.momentum_steps", "2"});
+      },
+      "muon.momentum_start = -0.5");
   expect_error<UsageError>([] { config_of({"--muon.momentum", "1"}); }, "muon.momentum");
   expect_error<UsageError>([] { config_of({"--muon.orthogonalise", "svd"}); }, "polar_express");
   expect_error<UsageError>([] { config_of({"--optimizer.name", "lion"}); }, "muonh");

@@ -1,0 +1,81 @@
+#include "comm/cuda/collective_watch.h"
+
+#include <algorithm>
+
+#include "cuda/context.h"
+#include "cuda/library_error.h"
+#include "support/error.h"
+
+namespace heddle {
+
+namespace {
+constexpr size_t kRemembered = 256;
+}
+
+CollectiveWatch& CollectiveWatch::instance() {
+  static CollectiveWatch watch;
+  return watch;
+}
+
+void CollectiveWatch::add(ncclComm_t communicator) {
+  communicators_.push_back(communicator);
+  cuda::context().set_watch([this](double waited) { check(waited); });
+}
+
+void CollectiveWatch::remove(ncclComm_t communicator) {
+  std::erase(communicators_, communicator);
+  if (!communicators_.empty()) return;
+  cuda::context().set_watch(nullptr);
+  for (const Call& call : calls_) spare_events_.push_back(call.end);
+  calls_.clear();
+  for (const cudaEvent_t event : spare_events_) cudaEventDestroy(event);
+  spare_events_.clear();
+}
+
+void CollectiveWatch::enqueued(const char* operation, int rank, int size) {
+  forget_finished();
+  cudaEvent_t end = nullptr;
+  if (spare_events_.empty()) {
+    cuda::check(cudaEventCreateWithFlags(&end, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  } else {
+    end = spare_events_.back();
+    spare_events_.pop_back();
+  }
+  cuda::check(cudaEventRecord(end, cuda::context().communication_stream()), "cudaEventRecord");
+  calls_.push_back({end, operation, rank, size, collective_place()});
+  if (calls_.size() > kRemembered) {
+    spare_events_.push_back(calls_.front().end);
+    calls_.pop_front();
+  }
+}
+
+void CollectiveWatch::forget_finished() {
+  while (!calls_.empty() && cudaEventQuery(calls_.front().end) == cudaSuccess) {
+    spare_events_.push_back(calls_.front().end);
+    calls_.pop_front();
+  }
+}
+
+std::string CollectiveWatch::first_unfinished() {
+  forget_finished();
+  if (calls_.empty()) return "no collective is under way";
+  const Call& call = calls_.front();
+  const CollectivePlace& at = call.place;
+  return fmt::format("rank {} of {} waits in {} at step {}, segment {}, loop {}, layer {}{}{}", call.rank, call.size,
+                     call.operation, at.step, at.segment, at.loop, at.layer, *at.phase == '\0' ? "" : ", ", at.phase);
+}
+
+void CollectiveWatch::check(double waited) {
+  for (const ncclComm_t communicator : communicators_) {
+    ncclResult_t state = ncclSuccess;
+    cuda::check(ncclCommGetAsyncError(communicator, &state), "ncclCommGetAsyncError");
+    if (state == ncclSuccess || state == ncclInProgress) continue;
+    throw Error(fmt::format("NCCL reports '{}': {}", ncclGetErrorString(state), first_unfinished()),
+                "another rank ended or a connection broke; the message of the rank that failed first says why");
+  }
+  if (timeout_ > 0 && waited > timeout_)
+    throw Error(fmt::format("no end after {:.0f} s: {}", waited, first_unfinished()),
+                "another rank hangs or makes other calls: look at its last lines, or use run.check_collectives");
+}
+
+}  // namespace heddle

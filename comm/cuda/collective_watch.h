@@ -1,0 +1,46 @@
+// Watches over collectives that are under way, whenever the host waits for the GPU: an error that NCCL noticed, or no
+// end in time, ends the wait with the operation and its place named.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "comm/collective_guard.h"
+
+namespace heddle {
+
+class CollectiveWatch {
+ public:
+  /// The one of the process. Registers with the context, which asks it during every wait.
+  static CollectiveWatch& instance();
+
+  void add(ncclComm_t communicator);
+  void remove(ncclComm_t communicator);
+  void set_timeout(double seconds) { timeout_ = seconds; }
+
+  /// Call behind every collective: it is under way until the communication stream has passed this point.
+  void enqueued(const char* operation, int rank, int size);
+  /// Throws Error if a communicator failed, or `waited` seconds are too many.
+  void check(double waited);
+
+ private:
+  struct Call {
+    cudaEvent_t end;
+    const char* operation;
+    int rank, size;
+    CollectivePlace place;
+  };
+  void forget_finished();
+  std::string first_unfinished();
+
+  double timeout_ = 600;
+  std::vector<ncclComm_t> communicators_;
+  std::deque<Call> calls_;
+  std::vector<cudaEvent_t> spare_events_;
+};
+
+}  // namespace heddle

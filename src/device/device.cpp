@@ -1,0 +1,56 @@
+#include "device/device.h"
+
+#include "support/log.h"
+#ifdef HEDDLE_WITH_CUDA
+#include "device/cuda/cuda_device.h"
+#endif
+
+namespace heddle {
+
+namespace {
+
+class CpuDevice final : public OpenDevice {
+ public:
+  explicit CpuDevice(bool reference) {
+    device_.name = reference ? "ref" : "cpu";
+    device_.description = reference ? "CPU, reference operations" : "CPU";
+    device_.kernels = reference ? &ref::kernels() : &cpu::kernels();
+  }
+};
+
+/// Why no GPU can be used here; empty where one can.
+std::string why_no_gpu() {
+#ifdef HEDDLE_WITH_CUDA
+  return why_no_cuda_device();
+#else
+  return "this program was built without CUDA";
+#endif
+}
+
+std::unique_ptr<OpenDevice> open_gpu(Job& job, DType activations) {
+#ifdef HEDDLE_WITH_CUDA
+  return open_cuda_device(job, activations);
+#else
+  static_cast<void>(job);
+  static_cast<void>(activations);
+  throw UsageError("this program was built without CUDA", "configure with -DHEDDLE_CUDA=ON, or use --device cpu");
+#endif
+}
+
+}  // namespace
+
+std::unique_ptr<OpenDevice> open_device(Job& job, const std::string& name, const std::string& precision) {
+  const bool narrow = precision == "bfloat16";
+  bool gpu = name == "cuda";
+  if (name == "auto") {
+    const std::string reason = why_no_gpu();
+    gpu = all_ranks(job.world(), reason.empty());
+    if (!gpu) log_line(fmt::format("device: the CPU ({})", reason.empty() ? "another rank sees no GPU" : reason));
+  }
+  if (gpu) return open_gpu(job, narrow ? DType::kBfloat16 : DType::kFloat32);
+  if (narrow)
+    throw UsageError("a CPU stores activations in float32 only", "use --device cuda, or run.precision float32");
+  return std::make_unique<CpuDevice>(name == "ref");
+}
+
+}  // namespace heddle
