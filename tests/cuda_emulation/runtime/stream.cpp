@@ -1,6 +1,8 @@
 #include "runtime/stream.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -8,6 +10,7 @@
 #include "runtime/devices.h"
 #include "runtime/entry.h"
 #include "runtime/failure.h"
+#include "runtime/host_calls.h"
 #include "runtime/options.h"
 #include "runtime/random.h"
 #include "runtime/sanitizers.h"
@@ -21,6 +24,8 @@ std::vector<CUstream_st*>& streams() {
   static auto* list = new std::vector<CUstream_st*>;
   return *list;
 }
+
+constexpr int kImpatientPasses = 100;  ///< of waiting for another process, before the processor is left to it
 
 bool making_progress = false;
 bool waits_for_others = false;  ///< in the last pass some stream waited for another process
@@ -108,11 +113,16 @@ bool make_progress() {
 }
 
 void progress_until(const std::function<bool()>& done, const char* what) {
+  int idle_passes = 0;
   while (!done()) {
-    if (make_progress()) continue;
+    if (make_progress()) {
+      idle_passes = 0;
+      continue;
+    }
     if (done()) return;
     if (!waits_for_others) fail("%s waits for ever: what it waits for was never enqueued", what);
     let_others_enter();
+    if (++idle_passes > kImpatientPasses) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
 }
 
@@ -145,6 +155,7 @@ extern "C" {
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   const Entry entry;
+  link_host_calls();
   if (driver_status() != cudaSuccess) return report(driver_status());
   const UnwatchedScope unwatched;
   *stream = new CUstream_st;
