@@ -30,7 +30,7 @@ constexpr int kImpatientPasses = 100;  ///< of waiting for another process, befo
 bool making_progress = false;
 bool waits_for_others = false;  ///< in the last pass some stream waited for another process
 
-/// As the stream's thread for ThreadSanitizer, and with the device's memory accessible.
+/// As the stream's thread for ThreadSanitizer.
 class StreamScope {
  public:
   explicit StreamScope(CUstream_st* stream) : host_(current_thread_identity()) { become_thread(stream->identity); }
@@ -39,9 +39,12 @@ class StreamScope {
   StreamScope& operator=(const StreamScope&) = delete;
 
  private:
-  DeviceScope memory_;
   void* host_;
 };
+
+bool has_work() {
+  return std::any_of(streams().begin(), streams().end(), [](const CUstream_st* s) { return !s->queue.empty(); });
+}
 
 /// Starts the stream's first operation if it can start, and asks whether it is done.
 bool try_first_operation(CUstream_st* stream) {
@@ -102,10 +105,12 @@ void enqueue(cudaStream_t stream, Operation operation) {
 }
 
 bool make_progress() {
-  if (making_progress || streams().empty()) return false;
-  making_progress = true;
+  if (making_progress) return false;
   waits_for_others = false;
+  if (!has_work()) return false;
+  making_progress = true;
   bool any = false;
+  const DeviceScope device_works;
   const size_t count = streams().size(), first = random_below(static_cast<uint32_t>(count));
   for (size_t i = 0; i < count; ++i) any |= advance(streams()[(first + i) % count]);
   making_progress = false;
