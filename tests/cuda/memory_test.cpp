@@ -1,63 +1,71 @@
-// Context, memory and copies, and a kernel between them.
+// Memory and copies, and kernels between them.
 #include "cuda/memory.h"
 
-#include <gtest/gtest.h>
-
 #include <numeric>
-#include <vector>
 
-#include "cuda/context.h"
+#include "cuda/on_device.h"
 #include "cuda/simple_kernels.h"
 
 namespace heddle::cuda {
 
-namespace {
-
-class OnDevice : public testing::Test {
- protected:
-  void SetUp() override {
-    const VisibleDevices visible = visible_devices();
-    if (visible.count == 0) GTEST_SKIP() << visible.why_none;
-    create_context({});
-  }
-  void TearDown() override {
-    if (has_context()) destroy_context();
-  }
-};
-
 using Memory = OnDevice;
-
-}  // namespace
 
 TEST_F(Memory, AKernelSeesWhatWasCopiedBefore) {
   std::vector<float> values(1000);
   std::iota(values.begin(), values.end(), 0.0f);
-  const size_t bytes = values.size() * sizeof(float);
-  auto* on_device = static_cast<float*>(device_malloc(bytes));
-  copy_to_device(on_device, values.data(), bytes);
-  scale_on_device(on_device, 1000, 3.0f, context().compute_stream());
-  std::vector<float> scaled(1000);
-  copy_to_host(scaled.data(), on_device, bytes);
-  context().synchronize_compute();
+  DeviceArray<float> array(values);
+  scale_on_device(array.data(), 1000, 3.0f, context().compute_stream());
+  const std::vector<float> scaled = array.values();
   for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(scaled[i], 3.0f * values[i]);
-  device_free(on_device);
 }
 
 TEST_F(Memory, BlocksReduceTheirRows) {
   constexpr int64_t kRows = 7, kColumns = 300;
   std::vector<float> values(kRows * kColumns);
-  for (int64_t i = 0; i < kRows * kColumns; ++i) values[static_cast<size_t>(i)] = static_cast<float>(i % 5);
-  auto* on_device = static_cast<float*>(device_malloc(values.size() * sizeof(float)));
-  auto* sums = static_cast<float*>(device_malloc(kRows * sizeof(float)));
-  auto* sums_on_host = static_cast<float*>(pinned_malloc(kRows * sizeof(float)));
-  copy_to_device(on_device, values.data(), values.size() * sizeof(float));
-  sum_rows_on_device(on_device, sums, kRows, kColumns, context().compute_stream());
-  copy_to_host(sums_on_host, sums, kRows * sizeof(float));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 5);
+  DeviceArray<float> array(values), sums(kRows);
+  sum_rows_on_device(array.data(), sums.data(), kRows, kColumns, context().compute_stream());
+  EXPECT_EQ(sums.values(), std::vector<float>(kRows, 2.0f * kColumns));
+}
+
+TEST_F(Memory, PinnedMemoryIsCopiedInStreamOrder) {
+  auto* pinned = static_cast<float*>(pinned_malloc(4 * sizeof(float)));
+  DeviceArray<float> array(std::vector<float>{1, 2, 3, 4});
+  scale_on_device(array.data(), 4, 2.0f, context().compute_stream());
+  copy_to_host(pinned, array.data(), 4 * sizeof(float));
+  fill_bytes(array.data(), 0, 4 * sizeof(float));
   context().synchronize_compute();
-  for (int64_t row = 0; row < kRows; ++row) EXPECT_EQ(sums_on_host[row], 2.0f * kColumns);
-  device_free(on_device);
-  device_free(sums);
-  pinned_free(sums_on_host);
+  EXPECT_EQ(std::vector<float>(pinned, pinned + 4), (std::vector<float>{2, 4, 6, 8}));
+  EXPECT_EQ(array.values(), std::vector<float>(4, 0.0f));
+  pinned_free(pinned);
+}
+
+TEST_F(Memory, CopiesOnTheDevice) {
+  DeviceArray<float> from(std::vector<float>{1, 2, 3}), to(3);
+  copy_on_device(to.data(), from.data(), 3 * sizeof(float));
+  EXPECT_EQ(to.values(), (std::vector<float>{1, 2, 3}));
+}
+
+TEST_F(Memory, NothingOfZeroBytesIsAllocatedOrCopied) {
+  EXPECT_EQ(device_malloc(0), nullptr);
+  EXPECT_EQ(pinned_malloc(0), nullptr);
+  device_free(nullptr);
+  pinned_free(nullptr);
+  copy_to_device(nullptr, nullptr, 0);
+  copy_to_host(nullptr, nullptr, 0);
+  fill_bytes(nullptr, 0, 0);
+}
+
+TEST_F(Memory, TooMuchIsRefusedWithWhatIsFree) {
+  try {
+    device_malloc(size_t{1} << 50);
+    FAIL();
+  } catch (const OutOfDeviceMemory& error) {
+    EXPECT_NE(std::string(error.what()).find("GPU 0 has no room for 1073741824.0 MiB"), std::string::npos)
+        << error.what();
+  }
+  DeviceArray<float> still_works(std::vector<float>{1});
+  EXPECT_EQ(still_works.values(), std::vector<float>{1});
 }
 
 }  // namespace heddle::cuda

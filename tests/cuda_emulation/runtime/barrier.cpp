@@ -12,7 +12,8 @@ namespace cuda_emulation {
 namespace {
 
 bool same_place(const Place& a, const Place& b) {
-  return a.line() == b.line() && a.column() == b.column() && strcmp(a.file_name(), b.file_name()) == 0;
+  return a.line() == b.line() && a.column() == b.column() &&
+         (a.file_name() == b.file_name() || strcmp(a.file_name(), b.file_name()) == 0);
 }
 
 int reduce(BarrierReduction reduction, int true_predicates, int threads) {

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 
 #include "runtime/failure.h"
@@ -11,7 +12,7 @@ namespace cuda_emulation {
 
 namespace {
 
-constexpr size_t kGrowth = size_t{1} << 20;  ///< accessible memory grows in these steps
+constexpr size_t kGrowth = size_t{2} << 20;  ///< accessible memory grows by large pages
 
 size_t round_up(size_t bytes, size_t step) {
   return (bytes + step - 1) / step * step;
@@ -23,9 +24,12 @@ size_t round_up(size_t bytes, size_t step) {
 struct DeviceArena::FreeRanges : std::map<size_t, size_t> {};
 
 DeviceArena::DeviceArena(size_t bytes) : bytes_(round_up(bytes, kGrowth)), free_(new FreeRanges) {
-  void* memory = mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory = mmap(nullptr, bytes_ + kGrowth, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) fail("no address space for %zu bytes of device memory", bytes_);
-  start_ = static_cast<unsigned char*>(memory);
+  start_ = reinterpret_cast<unsigned char*>(round_up(reinterpret_cast<uintptr_t>(memory), kGrowth));
+  // Protecting a few large pages takes microseconds, thousands of small ones milliseconds. Where there are none, it
+  // works.
+  madvise(start_, bytes_, MADV_HUGEPAGE);
   (*free_)[0] = bytes_;
 }
 

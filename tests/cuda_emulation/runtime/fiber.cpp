@@ -47,6 +47,7 @@ namespace {
 constexpr size_t kGuardBytes = 4096;
 constexpr size_t kStackBytes = 128 << 10;  // pages that no kernel reaches cost nothing
 constexpr int kSavedRegisters = 6;
+constexpr size_t kColours = 32, kColourBytes = 192;
 
 size_t switches = 0;
 Fiber* left = nullptr;  ///< the fiber that the last switch left
@@ -65,7 +66,10 @@ Fiber* Fiber::create(void (*entry)()) {
   fiber->stack_bytes_ = kStackBytes;
   // What the switch pops: zero registers, the address of entry, and a null return address that leaves the stack as a
   // call would (8 bytes off a multiple of 16).
-  void** top = reinterpret_cast<void**>(bottom + kStackBytes);
+  // Stacks begin at different distances from a page's end, or the same few cache lines would serve them all.
+  static size_t colour = 0;
+  colour = (colour + 1) % kColours;
+  void** top = reinterpret_cast<void**>(bottom + kStackBytes - colour * kColourBytes);
   *--top = nullptr;
   *--top = reinterpret_cast<void*>(entry);
   for (int i = 0; i < kSavedRegisters; ++i) *--top = nullptr;

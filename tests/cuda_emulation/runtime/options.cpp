@@ -44,6 +44,7 @@ Options read() {
   read.protect = number("CUDA_EMULATION_PROTECT", 1, 0, 1) == 1;
   read.devices = static_cast<int>(number("CUDA_EMULATION_DEVICES", 8, 0, 64));
   read.device_bytes = number("CUDA_EMULATION_DEVICE_MB", 1024, 1, 65536) << 20;
+  read.nccl_seconds = static_cast<int>(number("CUDA_EMULATION_NCCL_SECONDS", 60, 1, 86400));
   read.driver = has_driver();
   return read;
 }

@@ -16,6 +16,7 @@ struct Options {
   bool protect;              ///< CUDA_EMULATION_PROTECT=0: the host may touch device memory unseen
   int devices;               ///< CUDA_EMULATION_DEVICES: GPUs of the machine
   size_t device_bytes;       ///< CUDA_EMULATION_DEVICE_MB: memory of each
+  int nccl_seconds;          ///< CUDA_EMULATION_NCCL_SECONDS: patience of a rank that waits for others
   bool driver;               ///< CUDA_EMULATION_DRIVER=none: no driver is installed
 };
 

@@ -4,14 +4,16 @@
 
 namespace cuda_emulation {
 
-uint32_t random_below(uint32_t bound) {
-  // xorshift64 (Marsaglia 2003), started by one multiplication so that small seeds differ in all bits.
-  static uint64_t state = options().seed * 0x9e3779b97f4a7c15ull + 0x2545f4914f6cdd1dull;
-  if (state == 0) state = 1;
-  state ^= state << 13;
-  state ^= state >> 7;
-  state ^= state << 17;
-  return static_cast<uint32_t>(((state >> 32) * bound) >> 32);
+namespace {
+
+uint64_t first_state() {
+  // The multiplication makes small seeds differ in all bits; xorshift must not start at 0.
+  const uint64_t state = options().seed * 0x9e3779b97f4a7c15ull + 0x2545f4914f6cdd1dull;
+  return state != 0 ? state : 1;
 }
+
+}  // namespace
+
+uint64_t random_state = first_state();
 
 }  // namespace cuda_emulation

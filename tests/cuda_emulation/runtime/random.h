@@ -5,7 +5,15 @@
 
 namespace cuda_emulation {
 
+extern uint64_t random_state;
+
 /// Uniform in [0, bound), bound > 0.
-uint32_t random_below(uint32_t bound);
+inline uint32_t random_below(uint32_t bound) {
+  // xorshift64 (Marsaglia 2003)
+  random_state ^= random_state << 13;
+  random_state ^= random_state >> 7;
+  random_state ^= random_state << 17;
+  return static_cast<uint32_t>(((random_state >> 32) * bound) >> 32);
+}
 
 }  // namespace cuda_emulation

@@ -1,6 +1,8 @@
 #include "runtime/stream.h"
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -8,6 +10,7 @@
 #include "runtime/devices.h"
 #include "runtime/entry.h"
 #include "runtime/failure.h"
+#include "runtime/host_calls.h"
 #include "runtime/options.h"
 #include "runtime/random.h"
 #include "runtime/sanitizers.h"
@@ -22,10 +25,12 @@ std::vector<CUstream_st*>& streams() {
   return *list;
 }
 
+constexpr int kImpatientPasses = 100;  ///< of waiting for another process, before the processor is left to it
+
 bool making_progress = false;
 bool waits_for_others = false;  ///< in the last pass some stream waited for another process
 
-/// As the stream's thread for ThreadSanitizer, and with the device's memory accessible.
+/// As the stream's thread for ThreadSanitizer.
 class StreamScope {
  public:
   explicit StreamScope(CUstream_st* stream) : host_(current_thread_identity()) { become_thread(stream->identity); }
@@ -34,9 +39,12 @@ class StreamScope {
   StreamScope& operator=(const StreamScope&) = delete;
 
  private:
-  DeviceScope memory_;
   void* host_;
 };
+
+bool has_work() {
+  return std::any_of(streams().begin(), streams().end(), [](const CUstream_st* s) { return !s->queue.empty(); });
+}
 
 /// Starts the stream's first operation if it can start, and asks whether it is done.
 bool try_first_operation(CUstream_st* stream) {
@@ -97,10 +105,12 @@ void enqueue(cudaStream_t stream, Operation operation) {
 }
 
 bool make_progress() {
-  if (making_progress || streams().empty()) return false;
-  making_progress = true;
+  if (making_progress) return false;
   waits_for_others = false;
+  if (!has_work()) return false;
+  making_progress = true;
   bool any = false;
+  const DeviceScope device_works;
   const size_t count = streams().size(), first = random_below(static_cast<uint32_t>(count));
   for (size_t i = 0; i < count; ++i) any |= advance(streams()[(first + i) % count]);
   making_progress = false;
@@ -108,11 +118,16 @@ bool make_progress() {
 }
 
 void progress_until(const std::function<bool()>& done, const char* what) {
+  int idle_passes = 0;
   while (!done()) {
-    if (make_progress()) continue;
+    if (make_progress()) {
+      idle_passes = 0;
+      continue;
+    }
     if (done()) return;
     if (!waits_for_others) fail("%s waits for ever: what it waits for was never enqueued", what);
     let_others_enter();
+    if (++idle_passes > kImpatientPasses) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
 }
 
@@ -145,6 +160,7 @@ extern "C" {
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   const Entry entry;
+  link_host_calls();
   if (driver_status() != cudaSuccess) return report(driver_status());
   const UnwatchedScope unwatched;
   *stream = new CUstream_st;

@@ -29,14 +29,18 @@ struct Thread {
   Place place;   ///< of the barrier or warp operation that it called last
   bool predicate;
   int barrier_result;
-  int lane_argument;
-  size_t in_bytes;
-  alignas(16) unsigned char in[64];
-  alignas(16) unsigned char out[16];
 
   int lane() const { return number % kWarpSize; }
   int warp() const { return number / kWarpSize; }
   unsigned lane_bit() const { return 1u << lane(); }
+};
+
+/// What a lane brings to a warp operation and gets.
+struct LaneOperands {
+  alignas(16) unsigned char in[64];
+  alignas(16) unsigned char out[16];
+  int lane_argument;
+  size_t in_bytes;
 };
 
 /// Order tokens for ThreadSanitizer (sanitizers.h), on the heap so that it forgets them with the grid or block.
@@ -77,6 +81,7 @@ struct ThreadBlock {
   const KernelBody* body = nullptr;
   int thread_count = 0, ended = 0, at_barrier = 0;
   std::vector<Thread> threads;
+  std::vector<LaneOperands> lane_operands;  ///< by thread
   std::vector<Warp> warps;
   std::vector<int> ready;  ///< numbers of the threads that can run, in random order; the last is next
   std::vector<SharedArray> shared;

@@ -21,7 +21,7 @@ void for_each_lane(unsigned mask, const Visit& visit) {
   for (unsigned rest = mask; rest != 0; rest &= rest - 1) visit(std::countr_zero(rest));
 }
 
-uint32_t word(const Thread& lane) {
+uint32_t word(const LaneOperands& lane) {
   uint32_t value;
   memcpy(&value, lane.in, sizeof(value));
   return value;
@@ -42,7 +42,7 @@ int source_lane(WarpOperation operation, int lane, int argument, int width) {
   }
 }
 
-void shuffle_values(const PendingWarpOperation& operation, Thread* lanes) {
+void shuffle_values(const PendingWarpOperation& operation, LaneOperands* lanes) {
   for_each_lane(operation.mask, [&](int lane) {
     const int source = source_lane(operation.operation, lane, lanes[lane].lane_argument, operation.width);
     if (!(operation.mask >> source & 1))
@@ -52,7 +52,7 @@ void shuffle_values(const PendingWarpOperation& operation, Thread* lanes) {
   });
 }
 
-void match_values(unsigned mask, Thread* lanes) {
+void match_values(unsigned mask, LaneOperands* lanes) {
   for_each_lane(mask, [&](int lane) {
     uint32_t equal = 0;
     for_each_lane(mask, [&](int other) {
@@ -83,7 +83,7 @@ uint32_t combine(WarpOperation operation, uint32_t a, uint32_t b) {
   }
 }
 
-void reduce_values(WarpOperation operation, unsigned mask, Thread* lanes) {
+void reduce_values(WarpOperation operation, unsigned mask, LaneOperands* lanes) {
   uint32_t result = 0;
   bool first = true;
   for_each_lane(mask, [&](int lane) {
@@ -96,14 +96,14 @@ void reduce_values(WarpOperation operation, unsigned mask, Thread* lanes) {
   for_each_lane(mask, [&](int lane) { memcpy(lanes[lane].out, &result, sizeof(result)); });
 }
 
-void multiply_fragments(Thread* lanes) {
+void multiply_fragments(LaneOperands* lanes) {
   MatrixFragments fragments[kWarpSize];
   for (int lane = 0; lane < kWarpSize; ++lane) memcpy(&fragments[lane], lanes[lane].in, sizeof(MatrixFragments));
   matrix_product(fragments);
   for (int lane = 0; lane < kWarpSize; ++lane) memcpy(lanes[lane].out, fragments[lane].d, sizeof(fragments[lane].d));
 }
 
-void compute(const PendingWarpOperation& operation, Thread* lanes) {
+void compute(const PendingWarpOperation& operation, LaneOperands* lanes) {
   switch (operation.operation) {
     case WarpOperation::kSync:
       break;
@@ -126,7 +126,7 @@ void compute(const PendingWarpOperation& operation, Thread* lanes) {
 
 bool same_call(const PendingWarpOperation& pending, WarpOperation operation, int width, const Place& place) {
   return pending.operation == operation && pending.width == width && pending.place.line() == place.line() &&
-         strcmp(pending.place.file_name(), place.file_name()) == 0;
+         (pending.place.file_name() == place.file_name() || strcmp(pending.place.file_name(), place.file_name()) == 0);
 }
 
 void check_call(const Thread& me, const Warp& warp, unsigned mask, int width, const Place& place) {
@@ -172,9 +172,10 @@ void warp_operation(WarpOperation operation, unsigned mask, const WarpOperands& 
   Warp& warp = block.warps[static_cast<size_t>(me.warp())];
   me.place = place;
   check_call(me, warp, mask, operands.width, place);
-  me.lane_argument = operands.lane_argument;
-  me.in_bytes = operands.in_bytes;
-  copy_bytes(me.in, operands.in, operands.in_bytes);
+  LaneOperands& mine = block.lane_operands[static_cast<size_t>(me.number)];
+  mine.lane_argument = operands.lane_argument;
+  mine.in_bytes = operands.in_bytes;
+  copy_bytes(mine.in, operands.in, operands.in_bytes);
   me.state = ThreadState::kInWarpOperation;
   OrderToken* order_token = nullptr;
   bool last = false;
@@ -187,15 +188,15 @@ void warp_operation(WarpOperation operation, unsigned mask, const WarpOperands& 
     if (order_token != nullptr) release_order(order_token);
     last = pending.arrived == mask;
     if (last) {
-      Thread* const lanes = &block.threads[static_cast<size_t>(me.warp() * kWarpSize)];
-      compute(pending, lanes);
+      const auto first_lane = static_cast<size_t>(me.warp() * kWarpSize);
+      compute(pending, &block.lane_operands[first_lane]);
       warp.pending.erase(warp.pending.begin() + (&pending - warp.pending.data()));
-      for_each_lane(mask, [&](int lane) { make_ready(lanes[lane]); });
+      for_each_lane(mask, [&](int lane) { make_ready(block.threads[first_lane + static_cast<size_t>(lane)]); });
     }
   }
   wait_for_turn();
   if (order_token != nullptr) acquire_order(order_token);
-  copy_bytes(operands.out, me.out, operands.out_bytes);
+  copy_bytes(operands.out, mine.out, operands.out_bytes);
 }
 
 }  // namespace cuda_emulation
