@@ -78,15 +78,14 @@ struct Chain {
 
   /// Gradient of weights[0] * stream[1] + ... + weights[3] * stream[4] with respect to the branches.
   Array<float> backward(const Array<float>& weights) {
-    Array<float> dbranches = blank(4), dn_local = blank(1), dn_global = blank(1);
-    float dstream = 0;
+    Array<float> dbranches = blank(4), dn_local = blank(1), dn_global = blank(1), dstream = {0};
     for (size_t block = 4; block-- > 0;) {
       const bool last_of_loop = block % 2 == 1, first_of_loop = !last_of_loop;
-      dstream += weights[block];
-      kernels.looping_residual_backward(1, coefficients[block], &dstream, last_of_loop ? nullptr : dn_local.data(),
-                                        block == 3 ? nullptr : dn_global.data(), &dbranches[block],
-                                        first_of_loop ? nullptr : dn_local.data(),
-                                        block == 0 ? nullptr : dn_global.data());
+      dstream[0] += weights[block];
+      kernels.looping_residual_backward(
+          1, coefficients[block], dstream.data(), last_of_loop ? nullptr : dn_local.data(),
+          block == 3 ? nullptr : dn_global.data(), &dbranches[block], first_of_loop ? nullptr : dn_local.data(),
+          block == 0 ? nullptr : dn_global.data());
     }
     return dbranches;
   }

@@ -1,7 +1,7 @@
 // Token embedding, and its scatter-add without atomics on floats: rows are sorted by token first, by a radix sort that
 // keeps the order of rows with the same token. Then the rows of a token are added up one after the other, by a warp for
 // each strip of columns, whether a token has one row or all of them.
-#include <bit>
+#include <algorithm>
 
 #include "cuda/context.h"
 #include "cuda/scratch.h"
@@ -177,11 +177,10 @@ SortedRows sort_rows(Scratch& scratch, int64_t rows, int64_t vocabulary, const i
   auto* const table = scratch.take<int64_t>(chunks.count * kDigits);
   int32_t* const token_lists[2] = {scratch.take<int32_t>(rows), scratch.take<int32_t>(rows)};
   int64_t* const row_lists[2] = {scratch.take<int64_t>(rows), scratch.take<int64_t>(rows)};
-  const int bits = std::bit_width(static_cast<uint64_t>(vocabulary - 1));
   const int32_t* from_tokens = tokens;
   const int64_t* from_rows = nullptr;
   int list = 0;
-  for (int shift = 0; shift == 0 || shift < bits; shift += kDigitBits, list = 1 - list) {
+  for (int shift = 0; shift == 0 || (vocabulary - 1) >> shift > 0; shift += kDigitBits, list = 1 - list) {
     const dim3 blocks = block_count(chunks.count, kWarps);
     launch(count_kernel, {blocks, kThreads}, stream, chunks, shift, from_tokens, table);
     launch(start_kernel, {1, kDigits}, stream, chunks.count, table);
