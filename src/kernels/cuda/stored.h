@@ -3,6 +3,8 @@
 
 #include <cuda_bf16.h>
 
+#include <initializer_list>
+
 #include "kernels/types.h"
 
 namespace heddle::cuda {
@@ -15,6 +17,9 @@ void with_stored(RealType type, const Function& function) {
   else
     function(__nv_bfloat16());
 }
+
+/// The type in which all of these are stored; null ones do not count. Throws std::logic_error where they differ.
+RealType common_type(std::initializer_list<ConstReals> vectors);
 
 template <typename T>
 T* stored(const Reals& x) {
