@@ -28,7 +28,7 @@ add_library(heddle_options INTERFACE)
 target_include_directories(heddle_options INTERFACE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR})
 set(heddle_warnings -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Wnon-virtual-dtor -Woverloaded-virtual -Werror
   # g++ 12 invents overlaps and overflows inside fmt and std::string at -O3.
-  -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)
+  -Wno-restrict -Wno-stringop-overflow -Wno-array-bounds -Wno-free-nonheap-object)
 heddle_cxx_options(${heddle_warnings}
   # Let sqrt and selections become vector code; neither changes a value.
   -fno-math-errno -fno-trapping-math)
