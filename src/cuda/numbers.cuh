@@ -4,6 +4,7 @@
 
 #include <cuda_bf16.h>
 
+#include <cmath>
 #include <cstring>
 
 namespace heddle::cuda {
@@ -24,6 +25,17 @@ __device__ __forceinline__ float from_float<float>(float value) {
 template <>
 __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float value) {
   return __float2bfloat16(value);  // rounds to nearest, ties to even
+}
+
+/// 2^x to 2 units in the last place, in the one instruction that GPUs have for it. Below 2^-126 it is 0.
+__device__ __forceinline__ float exp2_approximate(float x) {
+#ifdef __CUDACC__
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+#else
+  return exp2f(x);
+#endif
 }
 
 /// 16 bytes of T: 4 floats or 8 bfloat16.

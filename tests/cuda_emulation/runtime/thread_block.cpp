@@ -67,6 +67,8 @@ void end_thread() {
   Thread& thread = *running;
   thread.state = ThreadState::kEnded;
   ++block.ended;
+  if (!thread.copies.empty())
+    fail("thread %d ended before %zu copies to shared memory that it had started", thread.number, thread.copies.size());
   Warp& warp = block.warps[static_cast<size_t>(thread.warp())];
   warp.ended |= thread.lane_bit();
   for (const PendingWarpOperation& pending : warp.pending)

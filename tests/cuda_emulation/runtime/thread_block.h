@@ -7,8 +7,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <vector>
 
+#include <cuda_emulation/async_copy.h>
 #include <cuda_emulation/barriers.h>
 #include <cuda_emulation/launch.h>
 #include <cuda_emulation/warp.h>
@@ -33,6 +35,7 @@ struct Thread {
   size_t in_bytes;
   alignas(16) unsigned char in[64];
   alignas(16) unsigned char out[16];
+  std::deque<AsyncCopy> copies;  ///< started and not waited for
 
   int lane() const { return number % kWarpSize; }
   int warp() const { return number / kWarpSize; }
