@@ -30,12 +30,9 @@ bool on_tensor_cores(const AttentionShape& s, std::initializer_list<ConstReals> 
 }  // namespace
 
 AttentionSizes attention_sizes(const AttentionShape& s) {
-  return {narrow<int>(s.sequence),
-          narrow<int>(s.query_heads),
-          narrow<int>(s.kv_heads),
-          narrow<int>(div_exact(s.query_heads, s.kv_heads, "query heads per key-value head")),
-          narrow<int>(s.head_dim),
-          s.scale};
+  return {narrow<int>(s.sequence), narrow<int>(s.query_heads),
+          narrow<int>(s.kv_heads), narrow<int>(div_exact(s.query_heads, s.kv_heads, "query heads per key-value head")),
+          narrow<int>(s.head_dim), s.scale};
 }
 
 unsigned attention_blocks(const AttentionShape& s, int64_t heads, int64_t tile_rows) {

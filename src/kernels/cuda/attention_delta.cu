@@ -30,9 +30,8 @@ __device__ __forceinline__ float part_of_dot(const T* a, const T* b, int count) 
 
 /// delta[batch, head, position] = out . dout; a warp for each row of a head, in the order of the tensors.
 template <typename T, bool kPacks>
-__global__ void __launch_bounds__(kThreads)
-    delta_kernel(const T* __restrict__ out, const T* __restrict__ dout, int64_t rows, AttentionSizes s,
-                 float* __restrict__ delta) {
+__global__ void __launch_bounds__(kThreads) delta_kernel(const T* __restrict__ out, const T* __restrict__ dout,
+                                                         int64_t rows, AttentionSizes s, float* __restrict__ delta) {
   const int64_t row = int64_t{blockIdx.x} * warps_of_block() + warp_index();
   if (row >= rows) return;
   const float sum = warp_sum(part_of_dot<T, kPacks>(out + row * s.head_dim, dout + row * s.head_dim, s.head_dim));

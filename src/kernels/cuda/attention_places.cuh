@@ -76,6 +76,14 @@ __device__ __forceinline__ Range visible_from(const AttentionSizes& s, const int
     return visible_queries(s, starts, position);
 }
 
+/// Fills the list of what each of a block's rows sees of the other side; complete after a barrier.
+template <Owner kOwner, int kRows, int kThreads>
+__device__ __forceinline__ void find_visible(Range* visible, const AttentionSizes& s, const int32_t* starts,
+                                             int first_row) {
+  for (int row = static_cast<int>(threadIdx.x); row < kRows; row += kThreads)
+    visible[row] = visible_from<kOwner>(s, starts, first_row + row);
+}
+
 /// What of the other side any of the rows `first` .. `last` of the owner sees: both ends of what a row sees never fall
 /// from row to row.
 template <Owner kOwner>

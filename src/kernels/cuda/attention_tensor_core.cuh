@@ -62,6 +62,7 @@ __device__ __forceinline__ void copy_tile(Bfloat16* tile, const HeadRows<const B
   int row = thread / kPacks;
   const Bfloat16* from = rows.row(first + row) + column;
   if (kThreads % kPacks != 0 && row >= kRowsAtOnce) return;
+#pragma unroll 1
   for (; row < kRows; row += kRowsAtOnce, from += kRowsAtOnce * rows.stride) {
     const bool inside = first + row < s.sequence && column < s.head_dim;
     copy_async<16>(tile + row * kTileStride<kHeadDim> + column, inside ? from : rows.first, inside);
@@ -146,33 +147,21 @@ __device__ __forceinline__ void store_rows(const Fragments<kRowTiles, kHeadDim /
   }
 }
 
-/// What the rows of a warp see of the other side: each, any of them, and all of them.
-template <int kRowTiles>
-struct Visible {
-  PerRow<Range, kRowTiles> each;
-  Range any, all;
-};
-
-template <Owner kOwner, int kRowTiles>
-__device__ __forceinline__ void find_visible(Visible<kRowTiles>& visible, const AttentionSizes& s,
-                                             const int32_t* starts, int first_row) {
-#pragma unroll
-  for (int index = 0; index < 2 * kRowTiles; ++index)
-    visible.each[index] = visible_from<kOwner>(s, starts, first_row + row_of_lane(index));
-  const Range top = visible_from<kOwner>(s, starts, first_row);
-  const Range bottom = visible_from<kOwner>(s, starts, first_row + 16 * kRowTiles - 1);
-  visible.any = {top.first, bottom.last};
-  visible.all = {bottom.first, top.last};
+/// Whether any of the warp's rows sees a tile of `columns` positions from `first` on. Both ends of what a row sees
+/// never fall from row to row.
+template <int kRows>
+__device__ __forceinline__ bool any_visible(const Range* visible, int first, int columns) {
+  return first <= visible[kRows - 1].last && first + columns > visible[0].first;
 }
 
-/// Scores that are not seen become minus infinity. `first` is the position of column 0.
+/// Scores that the warp's rows do not see become minus infinity. `first` is the position of column 0.
 template <int kRowTiles, int kColumnTiles>
-__device__ __forceinline__ void hide(Fragments<kRowTiles, kColumnTiles>& scores, const Visible<kRowTiles>& visible,
-                                     int first) {
-  if (first >= visible.all.first && first + 8 * kColumnTiles - 1 <= visible.all.last) return;
+__device__ __forceinline__ void hide(Fragments<kRowTiles, kColumnTiles>& scores, const Range* visible, int first) {
+  const bool all = first >= visible[16 * kRowTiles - 1].first && first + 8 * kColumnTiles <= visible[0].last + 1;
+  if (all) return;
 #pragma unroll
   for (int index = 0; index < 2 * kRowTiles; ++index) {
-    const Range& seen = visible.each[index];
+    const Range seen = visible[row_of_lane(index)];
     const Range columns = {seen.first - first - column_of_lane(), seen.last - first - column_of_lane()};
 #pragma unroll
     for (int n = 0; n < kColumnTiles; ++n)
@@ -180,12 +169,6 @@ __device__ __forceinline__ void hide(Fragments<kRowTiles, kColumnTiles>& scores,
       for (int i = 0; i < 2; ++i)
         if (!columns.contains(8 * n + i)) scores[index / 2][n][index % 2 * 2 + i] = -INFINITY;
   }
-}
-
-/// Whether a tile with these columns concerns the warp.
-template <int kRowTiles>
-__device__ __forceinline__ bool any_visible(const Visible<kRowTiles>& visible, int first, int columns) {
-  return first <= visible.any.last && first + columns > visible.any.first;
 }
 
 }  // namespace heddle::cuda::attention_on_tensor_cores

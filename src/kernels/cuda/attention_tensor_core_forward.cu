@@ -14,7 +14,7 @@ template <int kHeadDim>
 struct Tile {
   static constexpr int kWarps = 4, kThreads = kWarps * kWarpSize;
   static constexpr int kRowTiles = 2, kRowsOfWarp = 16 * kRowTiles;
-  static constexpr int kQueries = kWarps * kRowsOfWarp, kKeys = kHeadDim > 64 ? KK : 64;
+  static constexpr int kQueries = kWarps * kRowsOfWarp, kKeys = kHeadDim > 64 ? 32 : 64;
   static constexpr int kStride = kTileStride<kHeadDim>;
   static constexpr size_t kSharedBytes = sizeof(Bfloat16) * (kQueries + 2 * kKeys) * kStride;
 };
@@ -86,7 +86,7 @@ __device__ __forceinline__ void finish(Fragments<kRowTiles, kColumns>& sums, con
 }
 
 template <int kHeadDim>
-__global__ void __launch_bounds__(Tile<kHeadDim>::kThreads, kHeadDim > 64 ? 2 : MB)
+__global__ void __launch_bounds__(Tile<kHeadDim>::kThreads)
     forward_kernel(AttentionSizes s, const Bfloat16* __restrict__ q, const Bfloat16* __restrict__ k,
                    const Bfloat16* __restrict__ v, const int32_t* __restrict__ document_start,
                    Bfloat16* __restrict__ out, float* __restrict__ lse) {
@@ -100,11 +100,11 @@ __global__ void __launch_bounds__(Tile<kHeadDim>::kThreads, kHeadDim > 64 ? 2 : 
   const int32_t* const starts = starts_of_row(s, document_start, at.batch);
   const HeadRows<const Bfloat16> key_rows = head_rows(s, k, s.kv_heads, at.batch, at.head / s.share);
   const HeadRows<const Bfloat16> value_rows = head_rows(s, v, s.kv_heads, at.batch, at.head / s.share);
-  const Range seen =
-      visible_from_rows<Owner::kQueries>(s, starts, at.first_row, at.first_row + Tile::kQueries - 1);
+  const Range seen = visible_from_rows<Owner::kQueries>(s, starts, at.first_row, at.first_row + Tile::kQueries - 1);
   const int own_first = at.first_row + warp_index() * Tile::kRowsOfWarp;
-  Visible<Tile::kRowTiles> visible;
-  find_visible<Owner::kQueries>(visible, s, starts, own_first);
+  SHARED_ARRAY(Range, visible, Tile::kQueries);
+  find_visible<Owner::kQueries, Tile::kQueries, Tile::kThreads>(visible, s, starts, at.first_row);
+  const Range* const own_visible = visible + warp_index() * Tile::kRowsOfWarp;
 
   Fragments<Tile::kRowTiles, kHeadDim / 8> sums = {};
   Softmax<Tile::kRowTiles> softmax;
@@ -112,18 +112,18 @@ __global__ void __launch_bounds__(Tile<kHeadDim>::kThreads, kHeadDim > 64 ? 2 : 
   for (int index = 0; index < 2 * Tile::kRowTiles; ++index)
     softmax.largest[index] = -INFINITY, softmax.total[index] = 0;
 
-  copy_tile<Tile::kQueries, kHeadDim, Tile::kThreads>(
-      queries, head_rows(s, q, s.query_heads, at.batch, at.head), at.first_row, s);
+  copy_tile<Tile::kQueries, kHeadDim, Tile::kThreads>(queries, head_rows(s, q, s.query_heads, at.batch, at.head),
+                                                      at.first_row, s);
   copy_tile<Tile::kKeys, kHeadDim, Tile::kThreads>(keys, key_rows, seen.first, s);
   for (int first = seen.first; first <= seen.last; first += Tile::kKeys) {
     wait_for_copies();
     __syncthreads();  // the keys are there, and the values of the tile before are read
     copy_tile<Tile::kKeys, kHeadDim, Tile::kThreads>(values, value_rows, first, s);
-    const bool concerned = any_visible(visible, first, Tile::kKeys);
+    const bool concerned = any_visible<Tile::kRowsOfWarp>(own_visible, first, Tile::kKeys);
     Fragments<Tile::kRowTiles, Tile::kKeys / 8> scores = {};
     if (concerned) {
       multiply_rows<kHeadDim>(scores, own_queries, keys);
-      hide(scores, visible, first);
+      hide(scores, own_visible, first);
       soften(scores, softmax, sums, s.scale * kLog2E);
     }
     wait_for_copies();

@@ -31,8 +31,7 @@ inline void load_matrices(bool transposed, uint32_t& m0, uint32_t& m1, uint32_t&
                           const Place& place = Place::current()) {
   const uint4 mine = *static_cast<const uint4*>(row);
   uint32_t pieces[4];
-  const WarpOperation operation =
-      transposed ? WarpOperation::kLoadMatricesTransposed : WarpOperation::kLoadMatrices;
+  const WarpOperation operation = transposed ? WarpOperation::kLoadMatricesTransposed : WarpOperation::kLoadMatrices;
   warp_operation(operation, 0xffffffffu, {&mine, sizeof(mine), pieces, sizeof(pieces)}, place);
   m0 = pieces[0], m1 = pieces[1], m2 = pieces[2], m3 = pieces[3];
 }
