@@ -4,6 +4,7 @@
 
 #include <cuda_bf16.h>
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
@@ -32,6 +33,17 @@ __device__ __forceinline__ uint32_t sort_key(float value) {
   if (value != value) return 1;
   const uint32_t bits = __float_as_uint(value + 0.0f);  // -0 becomes +0
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+/// 2^x to 2 units in the last place, in the one instruction that GPUs have for it. Below 2^-126 it is 0.
+__device__ __forceinline__ float exp2_approximate(float x) {
+#ifdef __CUDACC__
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+#else
+  return exp2f(x);
+#endif
 }
 
 /// 16 bytes of T: 4 floats or 8 bfloat16.

@@ -1,5 +1,5 @@
 // Products on tensor cores: the one instruction that Ampere and Hopper share, mma.m16n8k16, on bfloat16 with float
-// sums.
+// sums, and the loads from shared memory that go with it.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -25,6 +25,32 @@ __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #else
   cuda_emulation::mma_m16n8k16(d, a, b);
+#endif
+}
+
+/// Four 8 x 8 matrices from shared memory by one warp, all 32 lanes together. Lane l says where row l % 8 of matrix
+/// l / 8 lies: 8 elements, at a multiple of 16 bytes. Register m of a lane gets, of matrix m, row lane / 4 and columns
+/// 2 (lane % 4) and the next: the fragments of A from its rows, or of B from the rows of its transpose.
+__device__ __forceinline__ void load_matrices(uint32_t& m0, uint32_t& m1, uint32_t& m2, uint32_t& m3,
+                                              const __nv_bfloat16* row) {
+#ifdef __CUDACC__
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m0), "=r"(m1), "=r"(m2), "=r"(m3)
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(row))));
+#else
+  cuda_emulation::load_matrices(false, m0, m1, m2, m3, row);
+#endif
+}
+
+/// The same, but a lane gets rows 2 (lane % 4) and the next of column lane / 4: the fragments of B from its rows.
+__device__ __forceinline__ void load_matrices_transposed(uint32_t& m0, uint32_t& m1, uint32_t& m2, uint32_t& m3,
+                                                         const __nv_bfloat16* row) {
+#ifdef __CUDACC__
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(m0), "=r"(m1), "=r"(m2), "=r"(m3)
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(row))));
+#else
+  cuda_emulation::load_matrices(true, m0, m1, m2, m3, row);
 #endif
 }
 

@@ -67,6 +67,9 @@ void end_thread() {
   Thread& thread = *running;
   thread.state = ThreadState::kEnded;
   ++block.ended;
+  if (!block.copies.empty())
+    if (const size_t left = block.copies[static_cast<size_t>(thread.number)].size(); left > 0)
+      fail("thread %d ended before %zu copies to shared memory that it had started", thread.number, left);
   Warp& warp = block.warps[static_cast<size_t>(thread.warp())];
   warp.ended |= thread.lane_bit();
   for (const PendingWarpOperation& pending : warp.pending)

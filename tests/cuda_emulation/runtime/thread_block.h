@@ -7,8 +7,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <vector>
 
+#include <cuda_emulation/async_copy.h>
 #include <cuda_emulation/barriers.h>
 #include <cuda_emulation/launch.h>
 #include <cuda_emulation/warp.h>
@@ -81,7 +83,8 @@ struct ThreadBlock {
   const KernelBody* body = nullptr;
   int thread_count = 0, ended = 0, at_barrier = 0;
   std::vector<Thread> threads;
-  std::vector<LaneOperands> lane_operands;  ///< by thread
+  std::vector<LaneOperands> lane_operands;    ///< by thread
+  std::vector<std::deque<AsyncCopy>> copies;  ///< by thread: started and not waited for; empty in most kernels
   std::vector<Warp> warps;
   std::vector<int> ready;  ///< numbers of the threads that can run, in random order; the last is next
   std::vector<SharedArray> shared;

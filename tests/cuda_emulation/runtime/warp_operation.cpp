@@ -103,6 +103,16 @@ void multiply_fragments(LaneOperands* lanes) {
   for (int lane = 0; lane < kWarpSize; ++lane) memcpy(lanes[lane].out, fragments[lane].d, sizeof(fragments[lane].d));
 }
 
+/// Lane l brought row l % 8 of matrix l / 8.
+void hand_out_matrices(bool transposed, LaneOperands* lanes) {
+  for (int lane = 0; lane < kWarpSize; ++lane)
+    for (int i = 0; i < 8; ++i) {
+      const int matrix = i / 2, one = lane / 4, other = 2 * (lane % 4) + i % 2;
+      const int row = transposed ? other : one, column = transposed ? one : other;
+      memcpy(lanes[lane].out + 2 * i, lanes[8 * matrix + row].in + 2 * column, 2);
+    }
+}
+
 void compute(const PendingWarpOperation& operation, LaneOperands* lanes) {
   switch (operation.operation) {
     case WarpOperation::kSync:
@@ -118,6 +128,10 @@ void compute(const PendingWarpOperation& operation, LaneOperands* lanes) {
       break;
     case WarpOperation::kMatrixProduct:
       multiply_fragments(lanes);
+      break;
+    case WarpOperation::kLoadMatrices:
+    case WarpOperation::kLoadMatricesTransposed:
+      hand_out_matrices(operation.operation == WarpOperation::kLoadMatricesTransposed, lanes);
       break;
     default:
       reduce_values(operation.operation, operation.mask, lanes);

@@ -28,6 +28,8 @@ enum class WarpOperation {
   kReduceOr,
   kReduceXor,
   kMatrixProduct,
+  kLoadMatrices,
+  kLoadMatricesTransposed,
 };
 
 /// What one lane brings and gets: `in` of in_bytes (at most 64), `out` of out_bytes (at most 16).
