@@ -1,6 +1,8 @@
 // Linear combinations and the sum of squares.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "kernels/kernel_case.h"
 
 namespace heddle::test {
@@ -30,6 +32,31 @@ KernelCase weighted_sum_case(int64_t count, int64_t terms, bool accumulate) {
   return {fmt::format("weighted_{}x{}_{}", terms, count, accumulate ? "add" : "overwrite"), run, 2e-6, true, 0.5};
 }
 
+/// Stretches of one array: empty ones, one of many pieces, and starts of every alignment.
+KernelCase sums_case() {
+  const auto run = [](const Kernels& kernels) {
+    const std::vector<int64_t> counts = {0, 5, 0, 70001, 33, 1, 0};
+    const Array<float> x = normal(80000, 1);
+    std::vector<Stretch> list;
+    const float* next = x.data();
+    for (const int64_t count : counts) {
+      list.push_back({next, count});
+      next += count + 1;
+    }
+    std::vector<double> sums(list.size(), NAN), none;
+    kernels.sums_of_squares(static_cast<int64_t>(list.size()), list.data(), sums.data());
+    kernels.sums_of_squares(0, nullptr, none.data());
+    Array<double> doubles(40000);
+    for (size_t i = 0; i < doubles.size(); ++i) doubles[i] = static_cast<double>(x[i]);
+    std::vector<double> of_doubles;
+    for (const bool squares : {false, true})
+      for (const int64_t count : {0, 1, 33, 40000})
+        of_doubles.push_back(kernels.sum_doubles(count, doubles.data(), squares));
+    return std::vector<Result>{{"sums of squares", sums}, {"sums of doubles", of_doubles}};
+  };
+  return {"sums", run};
+}
+
 std::vector<KernelCase> elementwise_cases() {
   std::vector<KernelCase> cases;
   for (const int64_t count : {0, 1, 31, 33, 257, 4096, 70001}) {
@@ -48,6 +75,7 @@ std::vector<KernelCase> elementwise_cases() {
                        return std::vector<Result>{result("sum", sum), result("scaled", scaled), {"squares", {squares}}};
                      }});
   }
+  cases.push_back(sums_case());
   for (const int64_t count : {0, 1, 31, 257, 4096, 70001})
     for (const int64_t terms : {1, 3})
       for (const bool accumulate : {false, true}) cases.push_back(weighted_sum_case(count, terms, accumulate));
