@@ -15,5 +15,6 @@
 #include "cuda/launch.cuh"
 #include "cuda/numbers.cuh"
 #include "cuda/reductions.cuh"
+#include "cuda/scans.cuh"
 #include "cuda/shared_memory.cuh"
 #include "cuda/tensor_core.cuh"

@@ -20,4 +20,8 @@ unsigned block_count(int64_t items, int64_t items_per_block) {
   return narrow<unsigned>(div_up(items, items_per_block));
 }
 
+int to_int(int64_t number) {
+  return narrow<int>(number);
+}
+
 }  // namespace heddle::cuda

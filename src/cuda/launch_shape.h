@@ -33,4 +33,7 @@ void check_launch(cudaError_t status, const LaunchShape& shape);
 /// Throws Error where the number does not fit.
 unsigned block_count(int64_t items, int64_t items_per_block);
 
+/// For kernels that count in 32 bits. Throws Error where the number does not fit.
+int to_int(int64_t number);
+
 }  // namespace heddle::cuda

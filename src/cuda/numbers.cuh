@@ -4,6 +4,7 @@
 
 #include <cuda_bf16.h>
 
+#include <cstdint>
 #include <cstring>
 
 namespace heddle::cuda {
@@ -24,6 +25,13 @@ __device__ __forceinline__ float from_float<float>(float value) {
 template <>
 __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float value) {
   return __float2bfloat16(value);  // rounds to nearest, ties to even
+}
+
+/// Unsigned integers that sort like the numbers; -0 equals +0. A NaN is 1, below every number, and nothing is 0.
+__device__ __forceinline__ uint32_t sort_key(float value) {
+  if (value != value) return 1;
+  const uint32_t bits = __float_as_uint(value + 0.0f);  // -0 becomes +0
+  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
 /// 16 bytes of T: 4 floats or 8 bfloat16.

@@ -1,8 +1,6 @@
 // Linear combinations and the sum of squares.
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "kernels/kernel_case.h"
 
 namespace heddle::test {
@@ -32,29 +30,28 @@ KernelCase weighted_sum_case(int64_t count, int64_t terms, bool accumulate) {
   return {fmt::format("weighted_{}x{}_{}", terms, count, accumulate ? "add" : "overwrite"), run, 2e-6, true, 0.5};
 }
 
-/// Stretches of one array: empty ones, one of many pieces, and starts of every alignment.
-KernelCase sums_case() {
-  const auto run = [](const Kernels& kernels) {
-    const std::vector<int64_t> counts = {0, 5, 0, 70001, 33, 1, 0};
-    const Array<float> x = normal(80000, 1);
-    std::vector<Stretch> list;
-    const float* next = x.data();
-    for (const int64_t count : counts) {
-      list.push_back({next, count});
-      next += count + 1;
-    }
-    std::vector<double> sums(list.size(), NAN), none;
+/// Norms of several vectors at once, and sums of doubles.
+KernelCase sums_case(int64_t count) {
+  const auto run = [=](const Kernels& kernels) {
+    const Array<float> x = normal(2 * count + 3, 1), y = normal(count, 2);
+    const std::vector<Stretch> list = {{x.data(), count},         {nullptr, 0},      {x.data() + count, 3},
+                                       {x.data() + 3, 2 * count}, {y.data(), count}, {x.data() + count, 3}};
+    std::vector<double> sums(list.size(), -1);
     kernels.sums_of_squares(static_cast<int64_t>(list.size()), list.data(), sums.data());
-    kernels.sums_of_squares(0, nullptr, none.data());
-    Array<double> doubles(40000);
-    for (size_t i = 0; i < doubles.size(); ++i) doubles[i] = static_cast<double>(x[i]);
-    std::vector<double> of_doubles;
-    for (const bool squares : {false, true})
-      for (const int64_t count : {0, 1, 33, 40000})
-        of_doubles.push_back(kernels.sum_doubles(count, doubles.data(), squares));
-    return std::vector<Result>{{"sums of squares", sums}, {"sums of doubles", of_doubles}};
+    kernels.sums_of_squares(0, nullptr, nullptr);
+    for (size_t i = 0; i < list.size(); ++i) {
+      double expected = 0;
+      for (int64_t j = 0; j < list[i].count; ++j)
+        expected += static_cast<double>(list[i].data[j]) * static_cast<double>(list[i].data[j]);
+      EXPECT_NEAR(sums[i], expected, 1e-12 * expected) << "vector " << i;
+    }
+    Array<double> doubles;
+    for (const float value : x) doubles.push_back(1 + static_cast<double>(value) / 3);
+    return std::vector<Result>{{"sums", sums},
+                               {"sum", {kernels.sum_doubles(count, doubles.data(), false)}},
+                               {"sum of squares", {kernels.sum_doubles(count, doubles.data(), true)}}};
   };
-  return {"sums", run};
+  return {fmt::format("sums_{}", count), run, 1e-12};
 }
 
 std::vector<KernelCase> elementwise_cases() {
@@ -75,7 +72,7 @@ std::vector<KernelCase> elementwise_cases() {
                        return std::vector<Result>{result("sum", sum), result("scaled", scaled), {"squares", {squares}}};
                      }});
   }
-  cases.push_back(sums_case());
+  for (const int64_t count : {0, 1, 31, 33, 257, 4096, 70001}) cases.push_back(sums_case(count));
   for (const int64_t count : {0, 1, 31, 257, 4096, 70001})
     for (const int64_t terms : {1, 3})
       for (const bool accumulate : {false, true}) cases.push_back(weighted_sum_case(count, terms, accumulate));
@@ -95,6 +92,18 @@ TEST_P(ElementwiseTest, HandMadeAnswers) {
   EXPECT_EQ(GetParam()->sum_of_squares(3, x.data()), 14);
   GetParam()->fill_zero(3, (out = blank(3)).data());
   EXPECT_EQ(out, (Array<float>{0, 0, 0}));
+}
+
+TEST_P(ElementwiseTest, SumsByHand) {
+  const Array<float> x = {1, -2, 3, 5};
+  const Stretch list[] = {{x.data(), 3}, {x.data() + 3, 1}, {nullptr, 0}, {x.data() + 1, 2}};
+  std::vector<double> sums(4, -1);
+  GetParam()->sums_of_squares(4, list, sums.data());
+  EXPECT_EQ(sums, (std::vector<double>{14, 25, 0, 13}));
+  const Array<double> doubles = {0.5, -3, 1e-3};
+  EXPECT_DOUBLE_EQ(GetParam()->sum_doubles(3, doubles.data(), false), -2.499);
+  EXPECT_DOUBLE_EQ(GetParam()->sum_doubles(3, doubles.data(), true), 9.250001);
+  EXPECT_EQ(GetParam()->sum_doubles(0, nullptr, false), 0);
 }
 
 TEST_P(ElementwiseTest, WeightedSumByHand) {

@@ -92,6 +92,22 @@ TEST_P(RoutingTest, TopKSortsByFallingValueAndLowerIndex) {
   EXPECT_EQ(choose(*GetParam(), 2, {1, 9, 0.75F}, bias.data()), (Array<int32_t>{2, 0}));
 }
 
+TEST_P(RoutingTest, TheLastExpertMayWin) {
+  for (const int64_t experts : {31, 32, 33, 255, 256, 257, 512, 1024, 2000}) {
+    const int64_t k = std::min<int64_t>(experts, 33);
+    Array<float> scores(static_cast<size_t>(experts), 0.25F);
+    scores.back() = 0.5F;
+    Array<int32_t> expected = {static_cast<int32_t>(experts - 1)};
+    for (int32_t e = 0; e + 1 < k; ++e) expected.push_back(e);
+    EXPECT_EQ(choose(*GetParam(), k, scores), expected) << experts << " experts";
+    if (k < experts) {
+      scores.front() = kNan;
+      for (size_t j = 1; j < expected.size(); ++j) ++expected[j];
+      EXPECT_EQ(choose(*GetParam(), k, scores), expected) << experts << " experts, the first without a number";
+    }
+  }
+}
+
 TEST_P(RoutingTest, NanSortsBelowEveryNumber) {
   EXPECT_EQ(choose(*GetParam(), 4, {kNan, 1, -kInfinity, kInfinity}), (Array<int32_t>{3, 1, 2, 0}));
   EXPECT_EQ(choose(*GetParam(), 3, {kNan, -kNan, -kInfinity}), (Array<int32_t>{2, 0, 1}));

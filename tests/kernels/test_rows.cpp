@@ -77,6 +77,27 @@ TEST_P(RowsTest, HandMadeAnswers) {
   EXPECT_EQ(dweight, (Array<float>{61, 5, 61}));
 }
 
+TEST_P(RowsTest, ScattersToItsPlaces) {
+  const Array<int64_t> place = {4, 0, 2};
+  const Array<float> x = {1, 2, 3};
+  Array<float> y(5, -1.0F);
+  GetParam()->scatter(3, place.data(), x.data(), y.data());
+  EXPECT_EQ(y, (Array<float>{2, -1, 3, -1, 1}));
+  GetParam()->scatter(0, nullptr, nullptr, y.data());
+  EXPECT_EQ(y, (Array<float>{2, -1, 3, -1, 1}));
+  for (const int64_t count : {1, 31, 33, 257, 1000}) {
+    Array<int64_t> mirrored;
+    for (int64_t i = 0; i < count; ++i) mirrored.push_back(2 * (count - 1 - i));
+    const Array<float> values = normal(count, 1);
+    Array<float> everywhere(static_cast<size_t>(2 * count), -1.0F);
+    GetParam()->scatter(count, mirrored.data(), values.data(), everywhere.data());
+    for (size_t i = 0; i < values.size(); ++i) {
+      EXPECT_EQ(everywhere[static_cast<size_t>(mirrored[i])], values[i]);
+      EXPECT_EQ(everywhere[2 * i + 1], -1);
+    }
+  }
+}
+
 TEST_P(RowsTest, GradientsMatchDifferences) {
   constexpr int64_t kRows = 7, kWidth = 5;
   const Slots slots(kRows);
