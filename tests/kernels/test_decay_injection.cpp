@@ -33,7 +33,7 @@ std::vector<KernelCase> decay_injection_cases() {
   std::vector<KernelCase> cases;
   for (const bool accumulate : {false, true})
     for (const auto& [rows, width] : {std::pair{0, 33}, std::pair{1, 1}, std::pair{1, 257}, std::pair{31, 33},
-                                      std::pair{33, 31}, std::pair{257, 1}, std::pair{259, 257}})
+                                      std::pair{33, 31}, std::pair{257, 1}, std::pair{259, 257}, std::pair{1100, 40}})
       cases.push_back(decay_injection_case(rows, width, accumulate));
   return cases;
 }

@@ -55,7 +55,8 @@ std::vector<Groups> group_layouts() {
           {"idle_first", {0, 0, 33, 64}},
           {"idle_middle", {0, 31, 31, 64}},
           {"idle_last", {0, 1, 34, 34}},
-          {"uneven", {0, 257, 258, 258, 275, 308}}};
+          {"uneven", {0, 257, 258, 258, 275, 308}},
+          {"many", {0, 3, 3, 10, 11, 11, 11, 19, 20, 27, 27, 28, 30, 30, 31, 40, 40, 41, 43}}};
 }
 
 KernelCase grouped_case(const Groups& layout, int64_t n, int64_t k, bool accumulate) {
@@ -77,7 +78,7 @@ std::vector<KernelCase> grouped_cases() {
   std::vector<KernelCase> cases;
   for (const Groups& layout : group_layouts())
     for (const bool accumulate : {false, true})
-      for (const auto& [n, k] : {std::pair{33, 31}, std::pair{1, 257}})
+      for (const auto& [n, k] : {std::pair{33, 31}, std::pair{1, 257}, std::pair{33, 16}, std::pair{16, 40}})
         cases.push_back(grouped_case(layout, n, k, accumulate));
   return cases;
 }

@@ -38,6 +38,9 @@ std::vector<KernelCase> rmsnorm_cases() {
       for (const auto& [rows, width] : {std::pair{0, 33}, std::pair{1, 1}, std::pair{1, 257}, std::pair{31, 33},
                                         std::pair{33, 31}, std::pair{257, 1}, std::pair{259, 257}})
         cases.push_back(rmsnorm_case(rows, width, with_gain, accumulate));
+  // Many rows, and rows that are long, or very long.
+  for (const auto& [rows, width] : {std::pair{9000, 8}, std::pair{9, 1032}, std::pair{2, 13000}})
+    cases.push_back(rmsnorm_case(rows, width, true, width == 1032));
   return cases;
 }
 

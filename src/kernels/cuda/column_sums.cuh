@@ -49,7 +49,7 @@ __device__ __forceinline__ void store_partial_sums(const float (&sums)[kSums][kP
   }
 }
 
-constexpr int kFinishWarps = 32;
+constexpr int kFinishWarps = 16;
 
 /// Calls finish(column, totals) for every column: the sums of the parts.
 template <int kSums, typename Finish>

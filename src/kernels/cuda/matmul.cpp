@@ -52,6 +52,11 @@ class ProductGroup {
       scale_matrix(m, n, beta_, c, n);
       return;
     }
+    a_operations_.push_back(operation(a_transpose_));
+    b_operations_.push_back(operation(b_transpose_));
+    alphas_.push_back(1);
+    betas_.push_back(beta_);
+    ones_.push_back(1);
     m_.push_back(narrow<int>(m));
     n_.push_back(narrow<int>(n));
     k_.push_back(narrow<int>(k));
@@ -90,18 +95,14 @@ class ProductGroup {
   /// False where cuBLAS has no such product under its math mode.
   bool multiply_grouped() const {
     const auto groups = static_cast<int64_t>(m_.size());
-    const std::vector<cublasOperation_t> a_operations(m_.size(), operation(a_transpose_)),
-        b_operations(m_.size(), operation(b_transpose_));
-    const std::vector<float> alphas(m_.size(), 1.0f), betas(m_.size(), beta_);
-    const std::vector<int> ones(m_.size(), 1);
     Scratch scratch(3 * Scratch::bytes_of<void*>(groups));
     const void* const* const a = scratch.upload(a_.data(), groups);
     const void* const* const b = scratch.upload(b_.data(), groups);
     void* const* const c = scratch.upload(c_.data(), groups);
     const cublasStatus_t status = cublasGemmGroupedBatchedEx(
-        context().cublas(), b_operations.data(), a_operations.data(), n_.data(), m_.data(), k_.data(), alphas.data(), b,
-        data_type(factors_), ldb_.data(), a, data_type(factors_), lda_.data(), betas.data(), c, data_type(result_),
-        n_.data(), narrow<int>(groups), ones.data(), CUBLAS_COMPUTE_32F);
+        context().cublas(), b_operations_.data(), a_operations_.data(), n_.data(), m_.data(), k_.data(), alphas_.data(),
+        b, data_type(factors_), ldb_.data(), a, data_type(factors_), lda_.data(), betas_.data(), c, data_type(result_),
+        n_.data(), narrow<int>(groups), ones_.data(), CUBLAS_COMPUTE_32F);
     if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
     check(status, "cublasGemmGroupedBatchedEx");
     return true;
@@ -110,7 +111,10 @@ class ProductGroup {
   Transpose a_transpose_, b_transpose_;
   float beta_;
   RealType factors_ = RealType::kFloat32, result_ = RealType::kFloat32;
-  std::vector<int> m_, n_, k_, lda_, ldb_;
+  // One entry for each product.
+  std::vector<cublasOperation_t> a_operations_, b_operations_;
+  std::vector<float> alphas_, betas_;
+  std::vector<int> ones_, m_, n_, k_, lda_, ldb_;
   std::vector<const void*> a_, b_;
   std::vector<void*> c_;
 };
