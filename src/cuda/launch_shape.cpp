@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "support/error.h"
 #include "support/narrow.h"
 
@@ -18,6 +20,11 @@ void check_launch(cudaError_t status, const LaunchShape& shape) {
 
 unsigned block_count(int64_t items, int64_t items_per_block) {
   return narrow<unsigned>(div_up(items, items_per_block));
+}
+
+unsigned threads_of_one_block(int64_t items) {
+  constexpr int64_t kWarp = 32, kMost = 1024;
+  return static_cast<unsigned>(std::clamp(div_up(items, kWarp) * kWarp, kWarp, kMost));
 }
 
 int to_int(int64_t number) {

@@ -33,6 +33,9 @@ void check_launch(cudaError_t status, const LaunchShape& shape);
 /// Throws Error where the number does not fit.
 unsigned block_count(int64_t items, int64_t items_per_block);
 
+/// Threads of one block that walks `items`: whole warps, at most 1024.
+unsigned threads_of_one_block(int64_t items);
+
 /// For kernels that count in 32 bits. Throws Error where the number does not fit.
 int to_int(int64_t number);
 

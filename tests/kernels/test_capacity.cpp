@@ -32,7 +32,7 @@ struct Size {
 };
 
 const Size kSizes[] = {{0, 2, 8},    {1, 1, 1},         {31, 3, 4},         {33, 8, 255},
-                       {257, 2, 33}, {300, 4, 6, true}, {1100, 1, 1, true}, {700, 6, 512}};
+                       {257, 2, 33}, {300, 4, 6, true}, {1100, 1, 1, true}, {90, 6, 512}};
 
 KernelCase capacity_case(const Size& size) {
   const auto run = [=](const Kernels& kernels) {

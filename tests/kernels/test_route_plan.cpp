@@ -53,7 +53,7 @@ std::vector<Group> groups() {
     all.push_back({ranks, 9, 4, 700, Drop::kSome, true});
   }
   all.push_back({1, 1, 1, 257});
-  all.push_back({128, 128, 32, 33, Drop::kSome});
+  all.push_back({32, 64, 32, 33, Drop::kSome});
   return all;
 }
 

@@ -16,33 +16,44 @@ namespace {
 
 constexpr int kThreads = 1024, kDigits = 256, kDigitBits = 8, kKeyBits = 32;
 
-/// The key of the slot that is number `wanted` (from 1) by falling key, and how many slots of this key are wanted.
+/// The key of the slot that is number `wanted` (from 1) by falling key; of the `equal` slots that have it, `wanted`
+/// are.
 struct Threshold {
   uint32_t key;
-  int64_t wanted;
+  int wanted, equal;
 };
 
+/// The digit of the slot that is wanted, by one warp that takes the digits from the largest on.
+__device__ void find_digit(const int* slots_of_digit, int shift, const Threshold& found, Threshold& next) {
+  constexpr int kOfLane = kDigits / kWarpSize;
+  const int first = kDigits - 1 - lane_index() * kOfLane;
+  int here = 0;
+  for (int digit = first; digit > first - kOfLane; --digit) here += slots_of_digit[digit];
+  int larger = warp_running_sum(here) - here;
+  for (int digit = first; digit > first - kOfLane; --digit) {
+    const int equal = slots_of_digit[digit];
+    if (larger < found.wanted && found.wanted <= larger + equal)
+      next = {found.key | static_cast<uint32_t>(digit) << shift, found.wanted - larger, equal};
+    larger += equal;
+  }
+}
+
 /// All threads of the block call together. 0 < wanted <= count.
-__device__ Threshold find_threshold(int64_t count, const int64_t* __restrict__ slots, const float* __restrict__ weights,
-                                    int64_t wanted) {
+__device__ Threshold find_threshold(int count, const int64_t* __restrict__ slots, const float* __restrict__ weights,
+                                    int wanted) {
   SHARED_ARRAY(int, slots_of_digit, kDigits);
   SHARED_VAR(Threshold, next);
-  Threshold found = {0, wanted};
+  Threshold found = {0, wanted, count};
   for (int shift = kKeyBits - kDigitBits; shift >= 0; shift -= kDigitBits) {
     if (threadIdx.x < kDigits) slots_of_digit[threadIdx.x] = 0;
     __syncthreads();
-    for (int64_t i = threadIdx.x; i < count; i += kThreads) {
+    for (int i = threadIdx.x; i < count; i += kThreads) {
       const uint32_t key = sort_key(weights[slots[i]]);
       const bool agrees = (uint64_t{key} >> (shift + kDigitBits)) == (uint64_t{found.key} >> (shift + kDigitBits));
       if (agrees) atomicAdd(&slots_of_digit[(key >> shift) % kDigits], 1);
     }
     __syncthreads();
-    // Threads take the digits from the largest on: which one holds the slot that is wanted?
-    const uint32_t digit = kDigits - 1 - threadIdx.x;
-    const int64_t here = threadIdx.x < kDigits ? slots_of_digit[digit] : 0;
-    const int64_t larger = block_running_sum(here).before;
-    if (larger < found.wanted && found.wanted <= larger + here)
-      next = {found.key | digit << shift, found.wanted - larger};
+    if (warp_index() == 0) find_digit(slots_of_digit, shift, found, next);
     __syncthreads();
     found = next;
   }
@@ -53,20 +64,23 @@ __global__ void __launch_bounds__(kThreads)
     keep_kernel(int64_t capacity, const int64_t* __restrict__ ordered, const int32_t* __restrict__ expert_begin,
                 const float* __restrict__ weights, uint8_t* __restrict__ keep) {
   const int64_t* const slots = ordered + expert_begin[blockIdx.x];
-  const int64_t count = expert_begin[blockIdx.x + 1] - expert_begin[blockIdx.x];
+  const int count = expert_begin[blockIdx.x + 1] - expert_begin[blockIdx.x];
   if (count <= capacity || capacity == 0) {
-    for (int64_t i = threadIdx.x; i < count; i += kThreads) keep[slots[i]] = capacity != 0;
+    for (int i = threadIdx.x; i < count; i += kThreads) keep[slots[i]] = capacity != 0;
     return;
   }
-  const Threshold threshold = find_threshold(count, slots, weights, capacity);
-  int64_t equal_before = 0;
-  for (int64_t first = 0; first < count; first += kThreads) {
-    const int64_t i = first + threadIdx.x;
+  const Threshold threshold = find_threshold(count, slots, weights, static_cast<int>(capacity));
+  int equal_before = 0;
+  for (int first = 0; first < count; first += kThreads) {
+    const int i = first + static_cast<int>(threadIdx.x);
     const uint32_t key = i < count ? sort_key(weights[slots[i]]) : 0;
-    const RunningSum<int> equal = block_running_sum(key == threshold.key ? 1 : 0);
-    const bool fits = key == threshold.key && equal_before + equal.before < threshold.wanted;
+    bool fits = key == threshold.key;
+    if (threshold.wanted < threshold.equal) {
+      const RunningSum<int> equal = block_running_sum(fits ? 1 : 0);
+      fits = fits && equal_before + equal.before < threshold.wanted;
+      equal_before += equal.total;
+    }
     if (i < count) keep[slots[i]] = key > threshold.key || fits;
-    equal_before += equal.total;
   }
 }
 

@@ -13,7 +13,6 @@ namespace {
 
 constexpr int kPack = kPackSize<float>;
 constexpr int kColumnWarps = 32;  // that share the rows of 32 columns
-constexpr int kOneBlock = 1024;   // threads where one block does it all
 
 /// How many threads take the elements of a row, and in how many tiles.
 struct RowTiles {
@@ -117,11 +116,11 @@ __device__ float inverse_root(float second) {
 }
 
 /// One block: the running means, and what keeps the norm of x.
-__global__ void __launch_bounds__(kOneBlock)
+__global__ void __launch_bounds__(1024)
     running_means_kernel(int64_t kept, int64_t averaged, float beta2, const float* __restrict__ mean_square,
                          float* __restrict__ second, float* __restrict__ keep) {
   double before = 0, after = 0;  // sums of squares over the number averaged
-  for (int64_t i = threadIdx.x; i < kept; i += kOneBlock) {
+  for (int64_t i = threadIdx.x; i < kept; i += blockDim.x) {
     const float mean = beta2 * second[i] + (1.0f - beta2) * mean_square[i];
     second[i] = mean;
     const double s = static_cast<double>(inverse_root(mean)), v = static_cast<double>(mean_square[i]);
@@ -174,8 +173,9 @@ void reduce_variance(int64_t rows, int64_t columns, float beta2, float* x, float
   }
   Scratch scratch(Scratch::bytes_of<float>(1));
   float* const keep = scratch.take<float>(1);
-  launch(running_means_kernel, {1, kOneBlock}, stream, by_row ? rows : columns, by_row ? columns : rows, beta2,
-         mean_square, second, keep);
+  const int64_t kept = std::max(rows, columns), averaged = std::min(rows, columns);
+  launch(running_means_kernel, {1, threads_of_one_block(kept)}, stream, kept, averaged, beta2, mean_square, second,
+         keep);
   launch(even_out_kernel, tiles.all(rows), stream, columns, tiles.tiles, by_row, keep, second, x);
 }
 

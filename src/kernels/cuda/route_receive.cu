@@ -94,7 +94,7 @@ void route_receive(const RouteShape& shape, int64_t rows, int64_t slots, const i
   const unsigned slot_blocks = block_count(slots, kThreads);
   if (rows > 0) fill_bytes(slots_of_row, 0, static_cast<size_t>(rows) * sizeof(int));
   if (slots > 0) {
-    launch(start_kernel, {1, 1024}, stream, ranks, local, counts, starts);
+    launch(start_kernel, {1, threads_of_one_block(stretches)}, stream, ranks, local, counts, starts);
     launch(read_messages_kernel, {slot_blocks, kThreads}, stream, slots, ranks, local, starts, messages, slot_row,
            slot_arrival, slot_weight, slots_of_row, number_in_row);
   }

@@ -256,7 +256,8 @@ const int* make_lists(const Slots& s, const SendLists& lists, Scratch& scratch) 
   int* const expert_begin = scratch.take<int>(s.experts + 1);
   int* const rank_begin = scratch.take<int>(s.ranks + 1);
   const cudaStream_t stream = context().compute_stream();
-  launch(start_kernel<kExchange>, {1, 1024}, stream, s, counted.totals, expert_begin, rank_begin);
+  launch(start_kernel<kExchange>, {1, threads_of_one_block(std::max(s.experts, s.ranks))}, stream, s, counted.totals,
+         expert_begin, rank_begin);
   launch(place_kernel<kExchange>, walkers<kExchange>(s), stream, s, counted.table, expert_begin, rank_begin, lists);
   return expert_begin;
 }

@@ -61,7 +61,7 @@ void running_sums(int64_t count, const int32_t* counts, int64_t* sums, Scratch& 
   int64_t* const tile_sums = scratch.take<int64_t>(tiles + int64_t{1});
   const cudaStream_t stream = context().compute_stream();
   launch(sum_tiles_kernel, {tiles, kThreads}, stream, count, counts, tile_sums);
-  launch(start_tiles_kernel, {1, 1024}, stream, tiles, tile_sums);
+  launch(start_tiles_kernel, {1, threads_of_one_block(tiles)}, stream, tiles, tile_sums);
   launch(sum_within_tiles_kernel, {tiles, kThreads}, stream, count, counts, tile_sums, sums);
 }
 
