@@ -4,16 +4,12 @@
 
 namespace cuda_emulation {
 
-namespace {
+uint64_t random_state = 0;
 
-uint64_t first_state() {
-  // The multiplication makes small seeds differ in all bits; xorshift must not start at 0.
-  const uint64_t state = options().seed * 0x9e3779b97f4a7c15ull + 0x2545f4914f6cdd1dull;
-  return state != 0 ? state : 1;
+void start_random() {
+  // The multiplication makes small seeds differ in all bits.
+  random_state = options().seed * 0x9e3779b97f4a7c15ull + 0x2545f4914f6cdd1dull;
+  if (random_state == 0) random_state = 1;
 }
-
-}  // namespace
-
-uint64_t random_state = first_state();
 
 }  // namespace cuda_emulation

@@ -22,7 +22,7 @@ T atomic_change(T* address, Change change) {
   Bits before = __atomic_load_n(bits, __ATOMIC_RELAXED);
   for (;;) {
     T old_value;
-    memcpy(&old_value, &before, sizeof(T));
+    memcpy(static_cast<void*>(&old_value), &before, sizeof(T));
     const T new_value = change(old_value);
     Bits after;
     memcpy(&after, &new_value, sizeof(T));

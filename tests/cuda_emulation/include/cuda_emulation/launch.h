@@ -58,7 +58,7 @@ cudaError_t launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, size_t 
   std::array<PointerArgument, sizeof...(Parameters) + 1> pointers;
   size_t count = 0;
   int number = 0;
-  const auto collect = [&](const auto& argument) {
+  [[maybe_unused]] const auto collect = [&](const auto& argument) {
     ++number;
     if constexpr (std::is_pointer_v<std::remove_cvref_t<decltype(argument)>>) pointers[count++] = {argument, number};
   };

@@ -1,0 +1,51 @@
+// While the host waits in MPI, the emulated device must go on (runtime/host_calls.cpp): every blocking call that the
+// comm room makes is in that file.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <set>
+#include <sstream>
+#include <string>
+
+namespace heddle {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::set<std::string> calls_in(const fs::path& file) {
+  std::ostringstream text;
+  text << std::ifstream(file).rdbuf();
+  const std::string content = text.str();
+  static const std::regex call(R"(\b(MPI_[A-Z][a-z]+[A-Za-z_]*)\()");
+  std::set<std::string> calls;
+  for (std::sregex_iterator match(content.begin(), content.end(), call), end; match != end; ++match)
+    calls.insert((*match)[1]);
+  return calls;
+}
+
+/// They return at once, or end the job.
+const std::set<std::string> kNeverWait = {
+    "MPI_Abort",       "MPI_Comm_rank",    "MPI_Comm_set_errhandler",
+    "MPI_Comm_size",   "MPI_Error_string", "MPI_Finalized",
+    "MPI_Init_thread", "MPI_Irecv",        "MPI_Isend",
+};
+
+}  // namespace
+
+TEST(HostCalls, LetTheDeviceWork) {
+  const fs::path root = HEDDLE_SOURCE_DIR;
+  const std::set<std::string> covered = calls_in(root / "tests/cuda_emulation/runtime/host_calls.cpp");
+  EXPECT_TRUE(covered.contains("MPI_Barrier"));
+  std::set<std::string> used;
+  for (const auto& entry : fs::recursive_directory_iterator(root / "comm"))
+    if (entry.path().extension() == ".cpp" || entry.path().extension() == ".h") used.merge(calls_in(entry.path()));
+  EXPECT_TRUE(used.contains("MPI_Barrier"));
+  for (const std::string& call : used)
+    EXPECT_TRUE(kNeverWait.contains(call) || covered.contains(call))
+        << call << " waits on the host: add it to tests/cuda_emulation/runtime/host_calls.cpp";
+}
+
+}  // namespace heddle
