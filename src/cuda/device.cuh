@@ -12,6 +12,7 @@
 #include <cuda_emulation/device.h>
 #endif
 
+#include "cuda/async_copy.cuh"
 #include "cuda/launch.cuh"
 #include "cuda/numbers.cuh"
 #include "cuda/reductions.cuh"

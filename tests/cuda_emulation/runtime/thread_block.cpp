@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "runtime/async_copy.h"
 #include "runtime/failure.h"
 #include "runtime/fiber_pool.h"
 #include "runtime/options.h"
@@ -65,6 +66,7 @@ const Thread* first_in(ThreadState state) {
 void end_thread() {
   ThreadBlock& block = running_block();
   Thread& thread = *running;
+  check_async_copies_are_done(thread);
   thread.state = ThreadState::kEnded;
   ++block.ended;
   Warp& warp = block.warps[static_cast<size_t>(thread.warp())];

@@ -62,6 +62,19 @@ struct PendingWarpOperation {
   OrderToken* order_token;
 };
 
+struct AsyncCopy {
+  void* to;
+  const void* from;
+  int group;
+  Place place;
+};
+
+/// Copies that a thread has begun and not waited for, oldest first.
+struct AsyncCopies {
+  std::vector<AsyncCopy> under_way;
+  int groups = 0;  ///< committed so far
+};
+
 struct Warp {
   std::vector<PendingWarpOperation> pending;
   unsigned ended;  ///< lanes whose thread has ended
@@ -82,6 +95,7 @@ struct ThreadBlock {
   int thread_count = 0, ended = 0, at_barrier = 0;
   std::vector<Thread> threads;
   std::vector<LaneOperands> lane_operands;  ///< by thread
+  std::vector<AsyncCopies> async_copies;    ///< by thread
   std::vector<Warp> warps;
   std::vector<int> ready;  ///< numbers of the threads that can run, in random order; the last is next
   std::vector<SharedArray> shared;

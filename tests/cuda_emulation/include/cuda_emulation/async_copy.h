@@ -1,0 +1,14 @@
+// cp.async, as cuda/async_copy.cuh describes it. A copy happens when its thread waits for it and not before, so that
+// who reads too early reads what was there.
+#pragma once
+
+#include <source_location>
+
+namespace cuda_emulation {
+
+void copy_async_16(void* shared, const void* global,
+                   const std::source_location& place = std::source_location::current());
+void copy_async_commit();
+void copy_async_wait(int groups_left);
+
+}  // namespace cuda_emulation
