@@ -6,16 +6,12 @@
 
 #include <cstdint>
 
-#ifndef __CUDACC__
-#include <cuda_emulation/async_copy.h>
-#endif
-
 namespace heddle::cuda {
 
 /// Starts to copy kBytes (4, 8 or 16, which both addresses must be multiples of), or to write as many zeros where not
 /// `wanted`; `global` must then still be an address in some array.
 template <int kBytes>
-__device__ __forceinline__ void copy_async(void* shared, const void* global, bool wanted) {
+__device__ __forceinline__ void copy_async(void* shared, const void* global, bool wanted = true) {
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
 #ifdef __CUDACC__
   const auto to = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
@@ -27,6 +23,25 @@ __device__ __forceinline__ void copy_async(void* shared, const void* global, boo
                  : "memory");
 #else
   cuda_emulation::copy_async(shared, wanted ? global : nullptr, kBytes);
+#endif
+}
+
+/// The copies since the last call become a group.
+__device__ __forceinline__ void copy_async_commit() {
+#ifdef __CUDACC__
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#else
+  cuda_emulation::copy_async_commit();
+#endif
+}
+
+/// Waits until at most kGroups of the thread's newest groups are still under way.
+template <int kGroups>
+__device__ __forceinline__ void copy_async_wait() {
+#ifdef __CUDACC__
+  asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
+#else
+  cuda_emulation::copy_async_wait(kGroups);
 #endif
 }
 
