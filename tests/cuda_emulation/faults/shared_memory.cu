@@ -67,6 +67,30 @@ void no_dynamic(bool faulty) {
          device_values(std::vector<float>(128)), false);
 }
 
+__global__ void early_read_kernel(const float* in, float* out, bool faulty) {
+  SHARED_ARRAY(float, values, 128);
+  copy_async<4>(values + threadIdx.x, in + threadIdx.x, true);
+  if (!faulty) wait_for_copies();
+  out[threadIdx.x] = values[threadIdx.x];
+  if (faulty) wait_for_copies();
+}
+
+void early_read(bool faulty) {
+  float* const out = device_values(std::vector<float>(128));
+  launch(early_read_kernel, {1, 128}, compute_stream(), device_values(std::vector<float>(128, 1.0f)), out, faulty);
+  expect_values(host_values(out, 128), std::vector<float>(128, 1.0f));
+}
+
+__global__ void unfinished_copy_kernel(const float* in, bool faulty) {
+  SHARED_ARRAY(float, values, 128);
+  copy_async<4>(values + threadIdx.x, in + threadIdx.x, true);
+  if (!faulty) wait_for_copies();
+}
+
+void unfinished_copy(bool faulty) {
+  launch(unfinished_copy_kernel, {1, 128}, compute_stream(), device_values(std::vector<float>(128)), faulty);
+}
+
 }  // namespace
 
 std::vector<Fault> shared_memory_faults() {
@@ -74,6 +98,7 @@ std::vector<Fault> shared_memory_faults() {
   const char* poisoned = "use-after-poison";
   const char* wrong = "wrong value: NaN";
   const char* too_much = "50176 bytes of static shared memory";
+  const char* unfinished = "ended before 1 copies to shared memory that it had started";
   const char* none = "DYNAMIC_SHARED in a kernel that was launched with 0 bytes";
   return {
       {"dynamic_overrun", "a write behind dynamic shared memory", behind, poisoned, behind, dynamic_overrun},
@@ -81,6 +106,9 @@ std::vector<Fault> shared_memory_faults() {
       {"uninitialised", "shared memory is read before it is written", wrong, wrong, wrong, uninitialised},
       {"too_much_static", "more than 48 KiB of static shared memory", too_much, too_much, too_much, too_much_static},
       {"no_dynamic", "dynamic shared memory that the launch did not ask for", none, none, none, no_dynamic},
+      {"early_read", "what copy_async brings is read without wait_for_copies", wrong, wrong, wrong, early_read},
+      {"unfinished_copy", "a thread ends while its copies are on their way", unfinished, unfinished, unfinished,
+       unfinished_copy},
   };
 }
 
