@@ -10,6 +10,7 @@
 #include "runtime/failure.h"
 #include "runtime/host_access.h"
 #include "runtime/options.h"
+#include "runtime/order_token.h"
 #include "runtime/sanitizers.h"
 
 namespace cuda_emulation {
@@ -26,6 +27,7 @@ struct Allocations {
   std::map<int, size_t> in_use;  ///< bytes by device
   DeviceArena arena{kArenaPerMemory * options().device_bytes};
   int device_scopes = 0;
+  OrderToken reuse;  ///< whoever gets memory comes after those who gave it back
 };
 
 Allocations& all() {
@@ -62,6 +64,7 @@ void* allocate_on_device(int device, size_t bytes) {
   const size_t padded = with_red_zone(bytes);
   unsigned char* const memory = a.arena.take(padded);
   if (memory == nullptr) return nullptr;
+  acquire_order(&a.reuse);
   a.in_use[device] += bytes;
   a.by_address[reinterpret_cast<uintptr_t>(memory)] = {memory, bytes, device};
   const DeviceScope scope;
@@ -96,6 +99,7 @@ void free_on_device(void* memory) {
   }
   poison(memory, padded);
   all().in_use[allocation.device] -= allocation.bytes;
+  release_order(&all().reuse);
   all().arena.give_back(allocation.memory, padded);
 }
 
