@@ -84,6 +84,23 @@ void abandoned_async_copy(bool faulty) {
          device_values(std::vector<float>(128)), !faulty, !faulty);
 }
 
+__global__ void async_overwrite_kernel(const float* in, float* out, bool faulty) {
+  SHARED_ARRAY(float, values, 128);
+  values[threadIdx.x] = 1.0f;
+  __syncthreads();
+  out[threadIdx.x] = values[127 - threadIdx.x];
+  if (!faulty) __syncthreads();
+  copy_async<4>(values + threadIdx.x, in + threadIdx.x);
+  copy_async_commit();
+  copy_async_wait<0>();
+}
+
+void async_overwrite(bool faulty) {
+  float* const out = device_values(std::vector<float>(128));
+  launch(async_overwrite_kernel, {1, 128}, compute_stream(), device_values(std::vector<float>(128, 1.0f)), out, faulty);
+  expect_values(host_values(out, 128), std::vector<float>(128, 1.0f));
+}
+
 void no_dynamic(bool faulty) {
   launch(dynamic_overrun_kernel, {1, 128, faulty ? 0 : 128 * sizeof(float)}, compute_stream(),
          device_values(std::vector<float>(128)), false);
@@ -108,6 +125,7 @@ std::vector<Fault> shared_memory_faults() {
        early_async_read},
       {"abandoned_async_copy", "a thread ends before its asynchronous copies", abandoned, abandoned, abandoned,
        abandoned_async_copy},
+      {"async_overwrite", "an asynchronous copy onto what others still read", nullptr, nullptr, race, async_overwrite},
       {"no_dynamic", "dynamic shared memory that the launch did not ask for", none, none, none, no_dynamic},
   };
 }

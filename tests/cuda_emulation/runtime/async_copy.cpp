@@ -20,11 +20,15 @@ void check_access(const void* memory, size_t bytes, bool write, const Place& pla
   note_access(memory, bytes, write);
 }
 
+void fill(void* to, size_t bytes, unsigned char value) {
+  for (size_t i = 0; i < bytes; ++i) static_cast<unsigned char*>(to)[i] = value;
+}
+
 void copy_now(const AsyncCopy& copy) {
-  static const unsigned char zeros[16] = {};
-  if (copy.from != nullptr) check_access(copy.from, copy.bytes, false, copy.place);
   check_access(copy.to, copy.bytes, true, copy.place);
-  copy_bytes(copy.to, copy.from != nullptr ? copy.from : zeros, copy.bytes);
+  if (copy.from == nullptr) return fill(copy.to, copy.bytes, 0);
+  check_access(copy.from, copy.bytes, false, copy.place);
+  copy_bytes(copy.to, copy.from, copy.bytes);
 }
 
 AsyncCopies& copies_of(const Thread& thread) {
@@ -37,6 +41,8 @@ void copy_async(void* shared, const void* global, size_t bytes, const std::sourc
   if (reinterpret_cast<uintptr_t>(shared) % bytes != 0 || reinterpret_cast<uintptr_t>(global) % bytes != 0)
     fail("asynchronous copy at %s:%u from %p to %p: both must be multiples of %zu", place.file_name(), place.line(),
          global, shared, bytes);
+  check_access(shared, bytes, true, place);
+  fill(shared, bytes, 0xff);
   AsyncCopies& copies = copies_of(*running_thread());
   const UnwatchedScope unwatched;
   copies.under_way.push_back({shared, global, bytes, copies.groups, place});
@@ -56,11 +62,6 @@ void copy_async_wait(int groups_left) {
       copies.under_way[kept++] = copy;
   }
   copies.under_way.resize(kept);
-}
-
-void wait_for_copies() {
-  copy_async_commit();
-  copy_async_wait(0);
 }
 
 void check_async_copies_are_done(const Thread& thread) {

@@ -58,6 +58,7 @@ class EnqueuedKernel {
 
   void run() const {
     run_grid(request_, *body_);
+    const UnwatchedScope unwatched;  // the text stands where the host's stack has been and will be
     char who[256];
     snprintf(who, sizeof(who), "the kernel launched at %s:%d", request_.file, request_.line);
     for (const PointerArgument& argument : pointers_)

@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <vector>
 
-#include <cuda_emulation/async_copy.h>
 #include <cuda_emulation/barriers.h>
 #include <cuda_emulation/launch.h>
 #include <cuda_emulation/warp.h>

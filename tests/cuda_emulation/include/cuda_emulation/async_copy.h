@@ -1,5 +1,6 @@
-// cp.async, as cuda/async_copy.cuh describes it. A copy happens when its thread waits for it and not before, so that
-// who reads too early reads what was there.
+// cp.async, as cuda/async_copy.cuh describes it. A copy arrives when its thread waits for it and not before, and from
+// its beginning on the destination holds 0xff bytes, which are NaN: so it shows who reads too early, and who copies onto
+// what others still read.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +8,9 @@
 
 namespace cuda_emulation {
 
-/// global nullptr: zeros.
+/// Zeros where `global` is nullptr.
 void copy_async(void* shared, const void* global, size_t bytes,
                 const std::source_location& place = std::source_location::current());
-void wait_for_copies();
 void copy_async_commit();
 void copy_async_wait(int groups_left);
 
