@@ -16,7 +16,6 @@
 #include "runtime/entry.h"
 #include "runtime/failure.h"
 #include "runtime/options.h"
-#include "runtime/sanitizers.h"
 #include "runtime/stream.h"
 
 namespace cuda_emulation {
@@ -98,7 +97,6 @@ ncclResult_t join(ncclComm& communicator, const std::string& folder) {
 void leave(ncclComm* communicator, RankState how) {
   communicator->mine().state.store(how, std::memory_order_release);
   munmap(communicator->control, sizeof(ControlBlock));
-  const UnwatchedScope unwatched;
   delete communicator;
 }
 
@@ -183,11 +181,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int size, ncclUniq
     return nccl_error(ncclInvalidArgument, "rank %d of %d does not exist", rank, size);
   if (size > kMostRanks) fail("ncclCommInitRank: the emulation has up to %d ranks, not %d", kMostRanks, size);
   if (inside_group()) fail("ncclCommInitRank inside of a group: the emulation has one device per process");
-  ncclComm* created;
-  {
-    const UnwatchedScope unwatched;
-    created = new ncclComm;
-  }
+  auto* const created = new ncclComm;
   created->rank = rank;
   created->size = size;
   created->device = current_device();
