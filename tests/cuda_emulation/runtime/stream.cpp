@@ -119,7 +119,7 @@ void progress_until(const std::function<bool()>& done, const char* what) {
       continue;
     }
     if (done()) return;
-    if (!waits_for_others) fail("%s waits for ever: what it waits for was never enqueued", what);
+    if (!waits_for_others) fail("%s waits for ever: no stream can go on", what);
     let_others_enter();
     if (++idle_passes > kImpatientPasses) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
