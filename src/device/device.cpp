@@ -9,6 +9,12 @@ namespace heddle {
 
 namespace {
 
+#ifdef HEDDLE_WITH_CUDA
+constexpr bool kBuiltForGpus = true;
+#else
+constexpr bool kBuiltForGpus = false;
+#endif
+
 class CpuDevice final : public OpenDevice {
  public:
   explicit CpuDevice(bool reference) {
