@@ -2,14 +2,17 @@
 # Checks the source, builds the tests and runs them. The last lines are ctest's.
 #   tests/run.sh                              release build in build/
 #   tests/run.sh --sanitize address|thread    build-address/ or build-thread/: memory and undefined behaviour, or races
+#   tests/run.sh --cuda emulated|nvcc [...]   with the CUDA backend: on an emulated GPU, in build-emulated[-address|-thread]/,
+#                                             or for real ones, in build-cuda[-address|-thread]/ (docs/cuda_kernels.md)
 #   tests/run.sh --all                        address, then release; what .ci/run does
 #   tests/run.sh [...] -- CTEST-OPTIONS       for instance -- -R kernels
-# Exit status: 0 all passed, 1 a check, a build or a test failed, 2 wrong use.
+# Exit status: 0 all passed (or there is no CUDA toolkit for --cuda), 1 a check, a build or a test failed, 2 wrong use.
 set -euo pipefail
 
-usage() { sed -n '3,7s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '3,9s/^# \{0,1\}//p' "$0"; }
 
 runs=(release)
+cuda=OFF
 while (($# > 0)); do
   case $1 in
     --sanitize)
@@ -18,6 +21,17 @@ while (($# > 0)); do
         exit 2
       fi
       runs=("$2")
+      shift
+      ;;
+    --cuda)
+      case ${2:-} in
+        emulated) cuda=EMULATED ;;
+        nvcc) cuda=ON ;;
+        *)
+          echo "error: --cuda takes emulated or nvcc, found '${2:-}'" >&2
+          exit 2
+          ;;
+      esac
       shift
       ;;
     --all) runs=(address release) ;;
@@ -58,32 +72,58 @@ check_source() {
   }
 }
 
-# build_and_test RUN FOLDER SANITIZER
-build_and_test() {
-  stage "build: $1"
-  cmake -S . -B "$2" -G Ninja -DHEDDLE_TESTS=ON -DHEDDLE_SANITIZE="$3"
-  if [[ -t 1 ]]; then ninja -C "$2" -j "$jobs"; else ninja -C "$2" -j "$jobs" --quiet; fi
-  stage "tests: $1"
-  ctest --test-dir "$2" --output-on-failure -j "$jobs" ${ctest_options[@]+"${ctest_options[@]}"}
+# has_cuda: the parts of the toolkit that the CUDA build needs are there.
+has_cuda() {
+  local place
+  for place in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda /usr/local /usr; do
+    [[ -n $place && -e $place/include/cuda_runtime.h ]] || continue
+    if [[ $cuda == EMULATED || -x $place/bin/nvcc ]] || command -v nvcc >/dev/null; then return; fi
+  done
+  return 1
 }
 
+# folder_of SANITIZER: the build folder.
+folder_of() {
+  local folder=build
+  [[ $cuda == EMULATED ]] && folder=build-emulated
+  [[ $cuda == ON ]] && folder=build-cuda
+  echo "$folder${1:+-$1}"
+}
+
+# build_and_test RUN SANITIZER
+build_and_test() {
+  local folder
+  folder=$(folder_of "$2")
+  stage "build: $1"
+  cmake -S . -B "$folder" -G Ninja -DHEDDLE_TESTS=ON -DHEDDLE_SANITIZE="$2" -DHEDDLE_CUDA="$cuda"
+  if [[ -t 1 ]]; then ninja -C "$folder" -j "$jobs"; else ninja -C "$folder" -j "$jobs" --quiet; fi
+  stage "tests: $1"
+  ctest --test-dir "$folder" --output-on-failure -j "$jobs" ${ctest_options[@]+"${ctest_options[@]}"}
+}
+
+if [[ $cuda != OFF ]] && ! has_cuda; then
+  echo "skipped: --cuda needs the CUDA toolkit, which is not on this machine (CUDA_HOME says where it is)"
+  exit 0
+fi
 launch/install_packages.sh --tests
 check_source
 for run in "${runs[@]}"; do
   case $run in
-    release) build_and_test release build "" ;;
+    release) build_and_test release "" ;;
     # A subshell each: the variables of one sanitizer must not reach another run.
     address) (
       # Open MPI's leaks have no frame pointers to be recognised by.
       export ASAN_OPTIONS=fast_unwind_on_malloc=0
+      # The driver of a real GPU needs addresses that AddressSanitizer would protect.
+      if [[ $cuda == ON ]]; then ASAN_OPTIONS+=:protect_shadow_gap=0; fi
       export LSAN_OPTIONS=suppressions=$PWD/tests/distributed/leaks_of_mpi.txt:print_suppressions=0
       export UBSAN_OPTIONS=print_stacktrace=1
-      build_and_test address build-address address
+      build_and_test address address
     ) ;;
     thread) (
       export OMPI_MCA_btl=self,vader
       export TSAN_OPTIONS=ignore_noninstrumented_modules=1:suppressions=$PWD/tests/sanitizers/threads.txt
-      build_and_test thread build-thread thread
+      build_and_test thread thread
     ) ;;
   esac
 done

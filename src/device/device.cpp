@@ -13,7 +13,7 @@ class CpuDevice final : public OpenDevice {
  public:
   explicit CpuDevice(bool reference) {
     device_.name = reference ? "ref" : "cpu";
-    device_.description = reference ? "CPU, reference operations" : "CPU";
+    device_.description = device_.name;
     device_.kernels = reference ? &ref::kernels() : &cpu::kernels();
   }
 };

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kernels/kernel_case.h"
+#include "kernels/narrow_reals.h"
 
 namespace heddle::test {
 namespace {
@@ -71,6 +72,17 @@ std::vector<KernelCase> attention_cases() {
     cases.push_back(attention_case(shape(1, 65, 3, 3, 33), length));
     cases.push_back(attention_case(shape(2, 64, 6, 1, 1), length));
   }
+  // Sizes that a GPU gives to its tensor cores in bfloat16, and larger ones: no sequence is whole tiles, documents
+  // begin inside of tiles, and some heads are narrower than what they are padded to.
+  for (const int64_t length : {0, 45, 150}) {
+    cases.push_back(attention_case(shape(1, 300, 4, 2, 64), length));
+    cases.push_back(attention_case(shape(1, 171, 3, 1, 128), length));
+  }
+  cases.push_back(attention_case(shape(3, 70, 4, 1, 64), 45));
+  cases.push_back(attention_case(shape(1, 139, 3, 3, 96), 45));
+  cases.push_back(attention_case(shape(2, 130, 2, 1, 40), 45));
+  cases.push_back(attention_case(shape(1, 90, 4, 2, 200), 45));
+  cases.push_back(attention_case(shape(1, 65, 4, 1, 256), 33));
   cases.push_back(attention_case(shape(0, 33, 4, 2, 8), 0));
   cases.push_back(attention_case(shape(2, 0, 4, 2, 8), 0));
   return cases;
@@ -131,6 +143,50 @@ TEST_P(AttentionTest, GradientsMatchDifferences) {
   expect_gradient("k", t.k, t.dk, loss);
   expect_gradient("v", t.v, t.dv, loss);
 }
+
+#ifdef HEDDLE_WITH_CUDA
+TEST(AttentionInBfloat16, RepeatsItsBits) {
+  const KernelCase one = attention_case(shape(1, 200, 4, 2, 64), 45),
+                   other = attention_case(shape(1, 90, 2, 1, 128), 0);
+  for (const Kernels* device : narrow_devices())
+    for (const KernelCase* c : {&one, &other}) {
+      const std::vector<Result> first = c->run(*device), second = c->run(*device);
+      for (size_t i = 0; i < first.size(); ++i) EXPECT_EQ(first[i].values, second[i].values) << first[i].what;
+    }
+}
+
+TEST(AttentionInBfloat16, AnotherDocumentAndTheFutureDoNotExist) {
+  const AttentionShape s = shape(1, 130, 2, 1, 64);
+  Array<int32_t> start(130, 0);
+  std::fill(start.begin() + 70, start.end(), 70);
+  for (const Kernels* device : narrow_devices()) {
+    Tensors t = make_tensors(*device, s);
+    forward(*device, s, start.data(), t);
+    backward(*device, s, start.data(), t);
+    const Array<float> out = t.out, dq = t.dq;
+    for (size_t i = 0; i < 70 * 64; ++i) t.k[i] = t.v[i] = 1000;
+    for (size_t i = 110 * 64; i < 130 * 64; ++i) t.k[i] = t.v[i] = -1000;
+    forward(*device, s, start.data(), t);
+    backward(*device, s, start.data(), t);
+    for (size_t i = 70 * 128; i < 110 * 128; ++i) {
+      EXPECT_EQ(t.out[i], out[i]) << "element " << i;
+      EXPECT_EQ(t.dq[i], dq[i]) << "element " << i;
+    }
+  }
+}
+
+TEST(AttentionInBfloat16, LargeScoresStayFinite) {
+  const AttentionShape s = {1, 3, 1, 1, 8, 1};
+  for (const Kernels* device : narrow_devices()) {
+    Tensors t = make_tensors(*device, s);
+    t.q = Array<float>(24, 0), t.k = Array<float>(24, 0);
+    for (size_t i = 0; i < 3; ++i) t.q[8 * i] = 1024, t.k[8 * i] = -1024 + 1024 * static_cast<float>(i);
+    forward(*device, s, nullptr, t);
+    for (size_t i = 0; i < 24; ++i) EXPECT_EQ(t.out[i], rounded(t.v[i])) << "element " << i;
+    EXPECT_EQ(t.lse, (Array<float>{-1048576, 0, 1048576}));
+  }
+}
+#endif
 
 }  // namespace
 }  // namespace heddle::test

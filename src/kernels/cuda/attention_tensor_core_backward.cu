@@ -152,6 +152,7 @@ __global__ void __launch_bounds__(Tile<kOwner, kHeadDim>::kThreads)
       const int64_t list = head_list(s, at.batch, head);
       copy_lists<Tile>(to, lse + list, delta + list, first, s);
     }
+    copy_async_commit();
   };
   copy_tile<Tile::kOwned, kHeadDim, Tile::kThreads>(buffers.own_x, head_rows(s, own_x, own_heads, at.batch, at.head),
                                                     at.first_row, s);
@@ -173,7 +174,7 @@ __global__ void __launch_bounds__(Tile<kOwner, kHeadDim>::kThreads)
   Fragments<Tile::kRowTiles, kHeadDim / 8> dx = {};
   Fragments<kOwnsKeys ? Tile::kRowTiles : 1, kHeadDim / 8> dy = {};
   for (int turn = 0; turn < heads * tiles; ++turn) {
-    wait_for_copies();
+    copy_async_wait<0>();
     __syncthreads();  // this tile is there, and the one before is read
     if (turn + 1 < heads * tiles) start_copy(turn + 1);
     const StreamedTile streamed = buffers.tile(turn);

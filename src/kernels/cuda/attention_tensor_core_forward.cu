@@ -115,10 +115,12 @@ __global__ void __launch_bounds__(Tile<kHeadDim>::kThreads)
   copy_tile<Tile::kQueries, kHeadDim, Tile::kThreads>(queries, head_rows(s, q, s.query_heads, at.batch, at.head),
                                                       at.first_row, s);
   copy_tile<Tile::kKeys, kHeadDim, Tile::kThreads>(keys, key_rows, seen.first, s);
+  copy_async_commit();
   for (int first = seen.first; first <= seen.last; first += Tile::kKeys) {
-    wait_for_copies();
+    copy_async_wait<0>();
     __syncthreads();  // the keys are there, and the values of the tile before are read
     copy_tile<Tile::kKeys, kHeadDim, Tile::kThreads>(values, value_rows, first, s);
+    copy_async_commit();
     const bool concerned = any_visible<Tile::kRowsOfWarp>(own_visible, first, Tile::kKeys);
     Fragments<Tile::kRowTiles, Tile::kKeys / 8> scores = {};
     if (concerned) {
@@ -126,10 +128,11 @@ __global__ void __launch_bounds__(Tile<kHeadDim>::kThreads)
       hide(scores, own_visible, first);
       soften(scores, softmax, sums, s.scale * kLog2E);
     }
-    wait_for_copies();
+    copy_async_wait<0>();
     __syncthreads();  // the values are there, and the keys are read
     if (first + Tile::kKeys <= seen.last)
       copy_tile<Tile::kKeys, kHeadDim, Tile::kThreads>(keys, key_rows, first + Tile::kKeys, s);
+    copy_async_commit();
     if (concerned) add_weighted_rows<kHeadDim>(sums, scores, values);
   }
   finish(sums, softmax, own_first, s, lse + head_list(s, at.batch, at.head));

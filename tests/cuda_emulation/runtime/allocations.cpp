@@ -10,6 +10,7 @@
 #include "runtime/failure.h"
 #include "runtime/host_access.h"
 #include "runtime/options.h"
+#include "runtime/order_token.h"
 #include "runtime/sanitizers.h"
 
 namespace cuda_emulation {
@@ -26,15 +27,14 @@ struct Allocations {
   std::map<int, size_t> in_use;  ///< bytes by device
   DeviceArena arena{kArenaPerMemory * options().device_bytes};
   int device_scopes = 0;
+  OrderToken reuse;  ///< whoever gets memory comes after those who gave it back
 };
 
 Allocations& all() {
   static auto* allocations = [] {
     auto* created = new Allocations;
-    if (options().protect) {
-      created->arena.set_accessible(false);
-      explain_faults_in(created->arena);
-    }
+    if (options().protect) created->arena.set_accessible(false);
+    explain_faults(created->arena);
     return created;
   }();
   return *allocations;
@@ -62,10 +62,10 @@ void* allocate_on_device(int device, size_t bytes) {
   const size_t padded = with_red_zone(bytes);
   unsigned char* const memory = a.arena.take(padded);
   if (memory == nullptr) return nullptr;
+  acquire_order(&a.reuse);
   a.in_use[device] += bytes;
   a.by_address[reinterpret_cast<uintptr_t>(memory)] = {memory, bytes, device};
   const DeviceScope scope;
-  const UnwatchedScope unwatched;
   unpoison(memory, padded);
   memset(memory, kUninitialised, bytes);
   memset(memory + bytes, kRedZoneByte, padded - bytes);
@@ -76,10 +76,7 @@ void* allocate_on_device(int device, size_t bytes) {
 void* allocate_pinned(size_t bytes) {
   void* memory = nullptr;
   if (posix_memalign(&memory, DeviceArena::kAlignment, bytes) != 0) return nullptr;
-  {
-    const UnwatchedScope unwatched;
-    memset(memory, kUninitialised, bytes);
-  }
+  memset(memory, kUninitialised, bytes);
   all().by_address[reinterpret_cast<uintptr_t>(memory)] = {static_cast<unsigned char*>(memory), bytes,
                                                            Allocation::kPinned};
   return memory;
@@ -90,12 +87,10 @@ void free_on_device(void* memory) {
   const DeviceScope scope;
   check_red_zone(allocation, "some kernel");
   const size_t padded = with_red_zone(allocation.bytes);
-  {
-    const UnwatchedScope unwatched;
-    memset(memory, kUninitialised, allocation.bytes);  // what is read after the end is NaN
-  }
+  memset(memory, kUninitialised, allocation.bytes);  // what is read after the end is NaN
   poison(memory, padded);
   all().in_use[allocation.device] -= allocation.bytes;
+  release_order(&all().reuse);
   all().arena.give_back(allocation.memory, padded);
 }
 

@@ -56,6 +56,7 @@ void run_grid(const LaunchRequest& request, const KernelBody& body) {
     const UnwatchedScope unwatched;
     block.threads.resize(static_cast<size_t>(block.thread_count));
     block.lane_operands.resize(block.threads.size());
+    block.async_copies.resize(block.threads.size());
     block.ready.reserve(static_cast<size_t>(block.thread_count) + 1);
     block.warps.resize(static_cast<size_t>(block.thread_count / kWarpSize));
   }

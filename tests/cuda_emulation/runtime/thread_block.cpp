@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "runtime/async_copy.h"
 #include "runtime/failure.h"
 #include "runtime/fiber_pool.h"
 #include "runtime/options.h"
@@ -65,11 +66,9 @@ const Thread* first_in(ThreadState state) {
 void end_thread() {
   ThreadBlock& block = running_block();
   Thread& thread = *running;
+  check_async_copies_are_done(thread);
   thread.state = ThreadState::kEnded;
   ++block.ended;
-  if (!block.copies.empty())
-    if (const size_t left = block.copies[static_cast<size_t>(thread.number)].size(); left > 0)
-      fail("thread %d ended before %zu copies to shared memory that it had started", thread.number, left);
   Warp& warp = block.warps[static_cast<size_t>(thread.warp())];
   warp.ended |= thread.lane_bit();
   for (const PendingWarpOperation& pending : warp.pending)

@@ -7,10 +7,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <vector>
 
-#include <cuda_emulation/async_copy.h>
 #include <cuda_emulation/barriers.h>
 #include <cuda_emulation/launch.h>
 #include <cuda_emulation/warp.h>
@@ -64,6 +62,20 @@ struct PendingWarpOperation {
   OrderToken* order_token;
 };
 
+struct AsyncCopy {
+  void* to;
+  const void* from;  ///< nullptr: zeros
+  size_t bytes;
+  int group;
+  Place place;
+};
+
+/// Copies that a thread has begun and not waited for, oldest first.
+struct AsyncCopies {
+  std::vector<AsyncCopy> under_way;
+  int groups = 0;  ///< committed so far
+};
+
 struct Warp {
   std::vector<PendingWarpOperation> pending;
   unsigned ended;  ///< lanes whose thread has ended
@@ -83,8 +95,8 @@ struct ThreadBlock {
   const KernelBody* body = nullptr;
   int thread_count = 0, ended = 0, at_barrier = 0;
   std::vector<Thread> threads;
-  std::vector<LaneOperands> lane_operands;    ///< by thread
-  std::vector<std::deque<AsyncCopy>> copies;  ///< by thread: started and not waited for; empty in most kernels
+  std::vector<LaneOperands> lane_operands;  ///< by thread
+  std::vector<AsyncCopies> async_copies;    ///< by thread
   std::vector<Warp> warps;
   std::vector<int> ready;  ///< numbers of the threads that can run, in random order; the last is next
   std::vector<SharedArray> shared;

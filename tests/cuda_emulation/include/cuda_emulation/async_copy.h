@@ -1,34 +1,17 @@
-// Copies to shared memory that run on their own, as cuda/async_copy.cuh describes them. The data arrive when the thread
-// waits, as late as a device may bring them; until then the destination holds NaN, so neither a missing wait nor a copy
-// onto what others still read goes unseen.
+// cp.async, as cuda/async_copy.cuh describes it. A copy arrives when its thread waits for it and not before, and from
+// its beginning on the destination holds 0xff bytes, which are NaN: so it shows who reads too early, and who copies onto
+// what others still read.
 #pragma once
 
-#include <cstring>
+#include <cstddef>
+#include <source_location>
 
 namespace cuda_emulation {
 
-struct AsyncCopy {
-  void* shared;
-  const void* global;  ///< nullptr: zeros
-  int bytes;
-};
-
-/// The running thread's copies that have not arrived: one more, and the oldest taken out (false: there is none).
-void remember_copy(const AsyncCopy& copy);
-bool take_copy(AsyncCopy& copy);
-
-inline void copy_async(void* shared, const void* global, int bytes) {
-  memset(shared, 0xff, static_cast<size_t>(bytes));
-  remember_copy({shared, global, bytes});
-}
-
-inline void wait_for_copies() {
-  for (AsyncCopy copy; take_copy(copy);) {
-    if (copy.global == nullptr)
-      memset(copy.shared, 0, static_cast<size_t>(copy.bytes));
-    else
-      memcpy(copy.shared, copy.global, static_cast<size_t>(copy.bytes));
-  }
-}
+/// Zeros where `global` is nullptr.
+void copy_async(void* shared, const void* global, size_t bytes,
+                const std::source_location& place = std::source_location::current());
+void copy_async_commit();
+void copy_async_wait(int groups_left);
 
 }  // namespace cuda_emulation

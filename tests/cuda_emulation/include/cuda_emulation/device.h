@@ -12,6 +12,7 @@
 #endif
 
 #include <cuda_emulation/arithmetic.h>
+#include <cuda_emulation/async_copy.h>
 #include <cuda_emulation/atomics.h>
 #include <cuda_emulation/barriers.h>
 #include <cuda_emulation/launch.h>

@@ -101,6 +101,29 @@ __global__ void mma_kernel(const __nv_bfloat16* a, const __nv_bfloat16* b, float
   for (int i = 0; i < 4; ++i) c[(group + 8 * (i / 2)) * 8 + pair + i % 2] = d[i];
 }
 
+/// Tiles of 128 floats, the next one on its way while one is summed.
+__global__ void pipeline_kernel(const float* in, float* out, int tiles) {
+  SHARED_ARRAY(float, buffers, 2 * 128);
+  const unsigned mine = 4 * threadIdx.x;
+  copy_async<16>(buffers + mine, in + mine);
+  copy_async_commit();
+  float sum = 0.0f;
+  for (int tile = 0; tile < tiles; ++tile) {
+    if (tile + 1 < tiles) {
+      copy_async<16>(buffers + (tile + 1) % 2 * 128 + mine, in + (tile + 1) * 128 + mine);
+      copy_async_commit();
+      copy_async_wait<1>();
+    } else {
+      copy_async_wait<0>();
+    }
+    __syncthreads();
+    for (unsigned i = threadIdx.x; i < 128; i += 32) sum += buffers[tile % 2 * 128 + static_cast<int>(127 - i)];
+    __syncthreads();
+  }
+  sum = warp_sum(sum);
+  if (threadIdx.x == 0) *out = sum;
+}
+
 __global__ void large_shared_kernel(float* out) {
   DYNAMIC_SHARED(float, values);
   for (int i = static_cast<int>(threadIdx.x); i < 50000; i += static_cast<int>(blockDim.x)) values[i] = 1.0f;
@@ -204,6 +227,14 @@ TEST_F(DeviceCode, TensorCoreProduct) {
       for (size_t i = 0; i < 16; ++i) sum += __bfloat162float(a[row * 16 + i]) * __bfloat162float(b[column * 16 + i]);
       EXPECT_EQ(found[row * 8 + column], sum);  // small integers: exact in any order
     }
+}
+
+TEST_F(DeviceCode, AsynchronousCopiesFormAPipeline) {
+  std::vector<float> values(5 * 128);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  DeviceArray<float> in(values), out(1);
+  launch(pipeline_kernel, {1, 32}, stream(), in.data(), out.data(), 5);
+  EXPECT_EQ(out.values()[0], 640.0f * 639.0f / 2.0f);
 }
 
 TEST_F(DeviceCode, LargeSharedMemoryNeedsLeave) {
