@@ -1,6 +1,6 @@
 // cp.async, as cuda/async_copy.cuh describes it. A copy arrives when its thread waits for it and not before, and from
-// its beginning on the destination holds 0xff bytes, which are NaN: so it shows who reads too early, and who copies onto
-// what others still read.
+// its beginning on the destination holds 0xff bytes, which are NaN: so it shows who reads too early, and who copies
+// onto what others still read.
 #pragma once
 
 #include <cstddef>
