@@ -16,6 +16,7 @@ class Choices : public ForwardObserver {
   Choices(Training& training, int64_t step) : training_(training) {
     of_row_.resize(static_cast<size_t>(training.plan.global_batch));
     gaps_of_row_.resize(of_row_.size());
+    const ScopedAllocator scope(training.memory);
     const std::vector<TokenBatch> batches = training.batches(step);
     for (size_t i = 0; i < batches.size(); ++i) {
       range_ = training.rows[i];
@@ -33,9 +34,9 @@ class Choices : public ForwardObserver {
   void on_block(const BlockView& view) override {
     if (view.place.stored_moe < 0) return;
     visits_.push_back(view.place);
-    const Tensor &index = view.routing.index, &scores = view.routing.scores;
+    const Tensor index = view.routing.index.on_host(), scores = view.routing.scores.on_host();
     const int64_t k = index.dim(1), experts = scores.dim(1);
-    const Tensor& biases = training_.model.balance_bias(view.place.stored_moe);
+    const Tensor biases = training_.model.balance_bias(view.place.stored_moe).on_host();
     const int64_t bias_row = std::min(view.place.loop, biases.count() / experts - 1);
     const float* const bias = biases.f32() + bias_row * experts;
     for (int64_t r = 0; r < range_.count; ++r) {

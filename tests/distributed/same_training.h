@@ -12,42 +12,45 @@ namespace heddle {
 
 inline constexpr double kTolerance = 1e-5;
 
-inline void expect_near(double found, double expected, const char* what, int64_t step) {
+inline void expect_near(double found, double expected, const char* what, int64_t step, double tolerance) {
   if (std::isnan(expected)) {
     EXPECT_TRUE(std::isnan(found)) << what << " of step " << step;  // a piece or loop that the step does not have
     return;
   }
-  EXPECT_LE(std::abs(found - expected), kTolerance * std::abs(expected))
+  EXPECT_LE(std::abs(found - expected), tolerance * std::abs(expected))
       << what << " of step " << step << ": " << found << " against " << expected;
 }
 
 /// The part of a global tensor of the reference that `p` holds.
-inline std::span<const float> same_part(const Parameter& p, const Tensor& global) {
-  return std::span<const float>(global.f32() + p.global_offset(), static_cast<size_t>(p.value.count()));
+inline Tensor same_part(const Parameter& p, const Tensor& global) {
+  return global.flat(p.global_offset(), {p.value.count()});
 }
 
-inline void expect_same_tensors(Training& found, Training& expected, int64_t step) {
+inline double error_of(const Tensor& found, const Tensor& expected) {
+  return relative_error(found.get<float>(), expected.get<float>());
+}
+
+inline void expect_same_tensors(Training& found, Training& expected, int64_t step, double tolerance) {
   for (const Parameter& p : found.model.parameters().all()) {
     const Parameter& reference = expected.model.parameters().find(p.name);
     ASSERT_EQ(p.has_gradient, reference.has_gradient) << p.name;
     if (p.has_gradient) {
       // With ZeRO this rank has the sums of the elements that it owns.
       const ArenaRange owned = found.optimizer.shards().owned(p);
-      const auto part = [&](std::span<const float> all) {
-        return all.subspan(static_cast<size_t>(owned.first), static_cast<size_t>(owned.count));
-      };
-      EXPECT_LE(relative_error(part(p.gradient.floats()), part(same_part(p, reference.gradient))), kTolerance)
+      const auto part = [&](const Tensor& all) { return all.flat(owned.first, {owned.count}); };
+      EXPECT_LE(error_of(part(p.gradient), part(same_part(p, reference.gradient))), tolerance)
           << "gradient of " << p.name << " in step " << step;
     }
-    EXPECT_LE(relative_error(p.value.floats(), same_part(p, reference.value)), kTolerance)
+    EXPECT_LE(error_of(p.value, same_part(p, reference.value)), tolerance)
         << "weights " << p.name << " after step " << step;
   }
   for (int64_t l = 0; l < found.model.stored_moe_layers(); ++l)
-    EXPECT_EQ(relative_error(found.model.balance_bias(l).floats(), expected.model.balance_bias(l).floats()), 0);
+    EXPECT_EQ(error_of(found.model.balance_bias(l), expected.model.balance_bias(l)), 0);
 }
 
 /// One step of the reference and of each of the others, which start from equal states.
-inline void expect_same_step(const std::vector<Training*>& all_found, Training& expected, int64_t step) {
+inline void expect_same_step(const std::vector<Training*>& all_found, Training& expected, int64_t step,
+                             double tolerance = kTolerance) {
   expected.prepare(step);
   for (Training* const found : all_found) found->prepare(step);
   const Choices theirs(expected, step);
@@ -68,11 +71,11 @@ inline void expect_same_step(const std::vector<Training*>& all_found, Training& 
     EXPECT_EQ(result.skipped, reference.skipped);
     EXPECT_EQ(result.loops, reference.loops);
     for (size_t s = 0; s < reference.segment_loss.size(); ++s) {
-      expect_near(result.segment_loss[s], reference.segment_loss[s], "loss", step);
-      expect_near(result.cross_entropy[s], reference.cross_entropy[s], "cross-entropy", step);
-      expect_near(result.aux[s], reference.aux[s], "balance loss", step);
-      expect_near(result.router_z[s], reference.router_z[s], "router z-loss", step);
-      expect_near(result.gradient_norm[s], reference.gradient_norm[s], "gradient norm", step);
+      expect_near(result.segment_loss[s], reference.segment_loss[s], "loss", step, tolerance);
+      expect_near(result.cross_entropy[s], reference.cross_entropy[s], "cross-entropy", step, tolerance);
+      expect_near(result.aux[s], reference.aux[s], "balance loss", step, tolerance);
+      expect_near(result.router_z[s], reference.router_z[s], "router z-loss", step, tolerance);
+      expect_near(result.gradient_norm[s], reference.gradient_norm[s], "gradient norm", step, tolerance);
     }
     const RoutingStatistics &a = found->trainer.statistics(), &b = expected.trainer.statistics();
     EXPECT_EQ(a.loads(), b.loads());
@@ -81,8 +84,8 @@ inline void expect_same_step(const std::vector<Training*>& all_found, Training& 
     for (size_t i = 0; i < b.overlap().size(); ++i)
       EXPECT_TRUE(a.overlap()[i] == b.overlap()[i] || std::isnan(b.overlap()[i])) << "overlap " << i;
     for (size_t t = 0; t < b.state_rms().size(); ++t)
-      expect_near(a.state_rms()[t], b.state_rms()[t], "state RMS", step);
-    expect_same_tensors(*found, expected, step);
+      expect_near(a.state_rms()[t], b.state_rms()[t], "state RMS", step, tolerance);
+    expect_same_tensors(*found, expected, step, tolerance);
   }
 }
 

@@ -2,6 +2,7 @@
 // have the same bits everywhere, and what lies around the vectors stays.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/kernel_case.h"
@@ -79,12 +80,43 @@ std::vector<Result> sums_at(const Kernels& k, int64_t offset) {
           da_log.result("da_log"),   dtable.result("dtable"), {"squares", {k.sum_of_squares(kCount, x.data())}}};
 }
 
+std::vector<Result> moves_at(const Kernels& k, int64_t offset) {
+  View x(normal(kCount, 1), offset), y(normal(kCount, 2), offset + 1), gathered(blank(kCount), offset + 2);
+  View sum(normal(kCount, 3), offset), dy(blank(kCount), offset + 3), dweight(blank(kRows), offset),
+      weight(normal(kRows, 4), offset);
+  Array<int64_t> mirrored, row_begin;
+  for (int64_t r = 0; r <= kRows; ++r) row_begin.push_back(std::min(2 * r, kRows));
+  for (int64_t r = 0; r < kRows; ++r) mirrored.push_back(kRows - 1 - r);
+  k.gather_rows(kRows, kWidth, mirrored.data(), x.data(), gathered.data());
+  k.sum_slots(kRows, kWidth, row_begin.data(), mirrored.data(), weight, y.data(), true, sum.data());
+  k.sum_slots_backward(kRows, kWidth, mirrored.data(), weight, y.data(), x.data(), dy.data(), dweight);
+  return {gathered.result("gathered"), sum.result("sum"), dy.result("dy"), dweight.result("dweight")};
+}
+
+std::vector<Result> updates_at(const Kernels& k, int64_t offset) {
+  View gradient(normal(kCount, 1), offset), p(normal(kCount, 2), offset + 1), first(normal(kCount, 3), offset);
+  View second(Array<float>(kCount, 2.0F), offset + 2), q(normal(kCount, 4), offset),
+      momentum(normal(kCount, 5), offset);
+  View x(normal(kCount, 6), offset), running(Array<float>(kRows, 1.0F), offset), mean(blank(kRows), offset);
+  View matrix(normal(kCount, 7), offset), copied(blank(kCount), offset + 1);
+  k.adamw(kCount, {0.01F, 0.9F, 0.95F, 1e-8F, 0.1F, 0.5F, 1.3F, 1.1F}, gradient, p, first, second);
+  k.sgd(kCount, {0.01F, 0.9F, 0.1F, 0.5F}, gradient, q, momentum);
+  k.normalise_rows(kRows, kWidth, 1e-7F, x);
+  k.reduce_variance(kRows, kWidth, 0.9F, x, running, mean);
+  k.muon_update(kRows, kWidth, {0.02F, 0.5F, true}, x, matrix, kWidth);
+  k.copy_matrix(kRows, kWidth, matrix, kWidth, copied, kWidth);
+  return {p.result("adamw"), first.result("M"),   second.result("Q"), q.result("sgd"),       momentum.result("m"),
+          x.result("x"),     running.result("S"), mean.result("v"),   matrix.result("muon"), copied.result("copy")};
+}
+
 std::vector<KernelCase> address_cases() {
   std::vector<KernelCase> cases;
   for (const int64_t offset : {0, 1, 2, 3, 4}) {
     cases.push_back({fmt::format("elements_at_{}", offset), [=](const Kernels& k) { return elements_at(k, offset); }});
     cases.push_back({fmt::format("rows_at_{}", offset), [=](const Kernels& k) { return rows_at(k, offset); }});
     cases.push_back({fmt::format("sums_at_{}", offset), [=](const Kernels& k) { return sums_at(k, offset); }});
+    cases.push_back({fmt::format("moves_at_{}", offset), [=](const Kernels& k) { return moves_at(k, offset); }});
+    cases.push_back({fmt::format("updates_at_{}", offset), [=](const Kernels& k) { return updates_at(k, offset); }});
   }
   for (KernelCase& c : cases) c.cancelled = 0.5;
   return cases;
@@ -94,10 +126,12 @@ HEDDLE_KERNEL_CASES(Addresses, address_cases());
 HEDDLE_EACH_DEVICE(AddressTest);
 
 TEST_P(AddressTest, SumsHaveTheSameBitsEverywhere) {
-  const std::vector<Result> aligned = sums_at(*GetParam(), 0);
-  for (const int64_t offset : {1, 2, 3, 4}) {
-    const std::vector<Result> shifted = sums_at(*GetParam(), offset);
-    for (size_t i = 0; i < aligned.size(); ++i) EXPECT_EQ(shifted[i].values, aligned[i].values) << aligned[i].what;
+  for (const auto& results_at : {sums_at, moves_at, updates_at}) {
+    const std::vector<Result> aligned = results_at(*GetParam(), 0);
+    for (const int64_t offset : {1, 2, 3, 4}) {
+      const std::vector<Result> shifted = results_at(*GetParam(), offset);
+      for (size_t i = 0; i < aligned.size(); ++i) EXPECT_EQ(shifted[i].values, aligned[i].values) << aligned[i].what;
+    }
   }
 }
 

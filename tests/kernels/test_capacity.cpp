@@ -80,6 +80,10 @@ TEST_P(CapacityTest, CountsAddUp) {
   EXPECT_EQ(counts, (Array<int64_t>{11, 25, 32, 40}));
   GetParam()->count_choices(0, 4, nullptr, nullptr, counts.data());
   EXPECT_EQ(counts, (Array<int64_t>{11, 25, 32, 40}));
+  Array<int32_t> many(70001, 3);
+  for (size_t i = 0; i < many.size(); i += 7) many[i] = 0;
+  GetParam()->count_choices(70001, 4, many.data(), nullptr, counts.data());
+  EXPECT_EQ(counts, (Array<int64_t>{11 + 10001, 25, 32, 40 + 60000}));
 }
 
 TEST_P(CapacityTest, LargestWeightsAreKeptAndTiesGoToTheLowerToken) {

@@ -13,7 +13,8 @@ std::vector<KernelCase> muon_cases() {
     int64_t rows, columns;
   };
   std::vector<KernelCase> cases;
-  for (const Size size : {Size{0, 5}, {5, 0}, {1, 1}, {1, 33}, {33, 1}, {31, 65}, {65, 31}, {129, 700}, {700, 129}}) {
+  for (const Size size :
+       {Size{0, 5}, {5, 0}, {1, 1}, {1, 33}, {33, 1}, {31, 65}, {65, 31}, {129, 700}, {700, 129}, {3, 2101}}) {
     const auto [rows, columns] = size;
     const int64_t count = rows * columns, longer = std::max(rows, columns);
     cases.push_back({fmt::format("direction_{}x{}", rows, columns), [=](const Kernels& kernels) {

@@ -52,8 +52,9 @@ std::vector<KernelCase> rows_cases() {
   std::vector<KernelCase> cases;
   for (const bool weighted : {false, true})
     for (const bool accumulate : {false, true})
-      for (const auto& [rows, width] : {std::pair{0, 33}, std::pair{1, 31}, std::pair{2, 1}, std::pair{31, 33},
-                                        std::pair{33, 31}, std::pair{257, 1}, std::pair{259, 257}})
+      for (const auto& [rows, width] :
+           {std::pair{0, 33}, std::pair{1, 31}, std::pair{2, 1}, std::pair{31, 33}, std::pair{33, 31},
+            std::pair{257, 1}, std::pair{259, 257}, std::pair{5, 1101}, std::pair{5, 2312}})
         cases.push_back(rows_case(rows, width, weighted, accumulate));
   return cases;
 }

@@ -29,8 +29,7 @@ inline ModelConfig tiny_model() {
 /// eight does not count, and some rows hold two documents.
 inline TokenBatch tiny_batch(RowRange range, uint32_t step, int64_t sequence = 16, int64_t vocabulary = 61) {
   TokenBatch b{range.count, sequence, {}, {}, {}, {}, {}};
-  for (Tensor* t : {&b.tokens, &b.targets, &b.position, &b.document_start})
-    *t = Tensor::zeros({range.count * sequence}, Purpose::kActivations, DType::kInt32);
+  std::vector<int32_t> tokens, targets, positions, starts;
   const auto words = [&](int64_t row, int64_t column) {
     return random_words(11, Draw::kTest, step, static_cast<uint64_t>(row * (sequence + 1) + column));
   };
@@ -41,13 +40,21 @@ inline TokenBatch tiny_batch(RowRange range, uint32_t step, int64_t sequence = 1
     const int64_t row = range.first + r;
     const int64_t cut = row % 3 == 1 ? sequence / 3 : sequence;  // where the second document begins
     for (int64_t s = 0; s < sequence; ++s) {
-      const int64_t at = r * sequence + s, start = s < cut ? 0 : cut;
-      b.tokens.i32()[at] = token(row, s);
-      b.targets.i32()[at] = words(row, s)[1] % 8 == 0 ? kIgnoredTarget : token(row, s + 1);
-      b.position.i32()[at] = static_cast<int32_t>(s - start);
-      b.document_start.i32()[at] = static_cast<int32_t>(start);
+      const int64_t start = s < cut ? 0 : cut;
+      tokens.push_back(token(row, s));
+      targets.push_back(words(row, s)[1] % 8 == 0 ? kIgnoredTarget : token(row, s + 1));
+      positions.push_back(static_cast<int32_t>(s - start));
+      starts.push_back(static_cast<int32_t>(start));
     }
   }
+  const auto fill = [](Tensor& tensor, const std::vector<int32_t>& values) {
+    tensor = Tensor::empty({static_cast<int64_t>(values.size())}, Purpose::kActivations, DType::kInt32);
+    tensor.set<int32_t>(values);
+  };
+  fill(b.tokens, tokens);
+  fill(b.targets, targets);
+  fill(b.position, positions);
+  fill(b.document_start, starts);
   return b;
 }
 

@@ -62,13 +62,15 @@ struct Training {
   void favour(const std::vector<int64_t>& experts) {
     for (int64_t l = 0; l < model.stored_moe_layers(); ++l) {
       const Tensor& bias = model.balance_bias(l);
-      bias.fill_zero();
+      std::vector<float> values(static_cast<size_t>(bias.count()), 0);
       for (int64_t row = 0; row < bias.count(); row += plan.model.moe.experts)
-        for (const int64_t e : experts) bias.f32()[row + e] = 10;
+        for (const int64_t e : experts) values[static_cast<size_t>(row + e)] = 10;
+      bias.set<float>(values);
     }
   }
 
   std::vector<TokenBatch> batches(int64_t step) const {
+    const ScopedAllocator scope(memory);
     std::vector<TokenBatch> all;
     for (const RowRange range : rows) {
       all.push_back(tiny_batch(range, static_cast<uint32_t>(step), plan.sequence));
@@ -79,14 +81,17 @@ struct Training {
 
   /// Growth, where it comes before this step and has not been yet.
   void prepare(int64_t step) {
+    const ScopedAllocator scope(memory);
     if (loops.grows_at(step) && model.active_loops() < plan.model.loops) grow(model, optimizer);
   }
 
   StepResult run(int64_t step) {
     prepare(step);
+    const ScopedAllocator scope(memory);
     return trainer.run(batches(step), {step, 1, loops.loops(step)});
   }
 
+  Allocator& memory = Allocator::current();  ///< two trainings may be on two devices
   TrainingPlan plan;
   ProcessGroups groups;
   LoopedModel model;

@@ -3,6 +3,8 @@
 // last kernel adds the parts in double.
 #pragma once
 
+#include <algorithm>
+
 #include "cuda/context.h"
 #include "kernels/cuda/vectors.cuh"
 

@@ -10,6 +10,8 @@ namespace heddle::cuda {
 namespace {
 
 constexpr int64_t kWidestOfWarp = 1024;
+/// Parts of the rows in the backward pass: blocks that a large GPU holds at once, so that all end together.
+constexpr int kBlocksOfMultiprocessor = 4, kMostParts = kBlocksOfMultiprocessor * 132;
 
 /// Who works on a row: kOfBlock, all of the block, else a warp.
 template <bool kOfBlock>
@@ -56,7 +58,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(int64_t rows, int64_t
 /// rows: [part, width], added up in shared memory (with in_shared; Team::kTeams rows of floats) or in `partials`
 /// itself.
 template <typename T, bool kOfBlock>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBlocksOfMultiprocessor)
     backward_kernel(int64_t rows, int64_t width, int64_t rows_of_part, const T* x, const float* __restrict__ gain,
                     const float* __restrict__ inverse_rms, const T* dy, const T* old_dx, T* dx, float* partials,
                     bool in_shared) {
@@ -137,8 +139,7 @@ void rmsnorm_forward(int64_t rows, int64_t width, float eps, ConstReals x, const
 void rmsnorm_backward(int64_t rows, int64_t width, ConstReals x, const float* gain, const float* inverse_rms,
                       ConstReals dy, RealsGradient dx, GradientOut dgain) {
   if (!dx && !dgain) return;
-  // As many parts as large GPUs hold blocks at once, and at least a row for every warp.
-  const RowParts parts = cut_rows(rows, 528, kWarps);
+  const RowParts parts = cut_rows(rows, kMostParts, kWarps);
   const int64_t partial_count = dgain ? parts.count * width : 0;
   Scratch scratch(Scratch::bytes_of<float>(partial_count));
   float* const partials = dgain ? scratch.take<float>(partial_count) : nullptr;

@@ -1,5 +1,7 @@
 // Softmax and squared logsumexp of short rows (a row has the scores of experts), a warp for each: memory is read once,
 // then the row is in cache.
+#include <cmath>
+
 #include "cuda/context.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/vectors.cuh"

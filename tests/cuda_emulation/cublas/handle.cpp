@@ -6,7 +6,6 @@
 #include "runtime/devices.h"
 #include "runtime/entry.h"
 #include "runtime/failure.h"
-#include "runtime/sanitizers.h"
 #include "runtime/stream.h"
 
 using namespace cuda_emulation;
@@ -16,7 +15,6 @@ extern "C" {
 cublasStatus_t cublasCreate_v2(cublasHandle_t* handle) {
   const Entry entry;
   if (driver_status() != cudaSuccess) return CUBLAS_STATUS_NOT_INITIALIZED;
-  const UnwatchedScope unwatched;
   *handle = new cublasContext;
   (*handle)->device = current_device();
   return CUBLAS_STATUS_SUCCESS;
@@ -27,7 +25,6 @@ cublasStatus_t cublasDestroy_v2(cublasHandle_t handle) {
   const Entry entry;
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
   wait_for_device(handle->device, "cublasDestroy");
-  const UnwatchedScope unwatched;
   delete handle;
   return CUBLAS_STATUS_SUCCESS;
 }

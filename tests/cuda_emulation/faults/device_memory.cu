@@ -68,6 +68,24 @@ void host_touches_device(bool faulty) {
   expect_values({value}, {2.0f});
 }
 
+/// Calls itself `depth` times; the addition afterwards keeps the compiler from making a loop of it.
+__device__ int call_itself(int depth, volatile int* ends) {
+  volatile int local[256];
+  local[depth % 256] = depth;
+  if (depth == 0 || *ends != 0) return local[0];
+  return call_itself(depth - 1, ends) + local[depth % 256];
+}
+
+__global__ void recursion_kernel(int* zero, int depth) {
+  if (threadIdx.x == 0) *zero = call_itself(depth, zero);
+}
+
+void endless_recursion(bool faulty) {
+  auto* const zero = static_cast<int*>(device_malloc(sizeof(int)));
+  fill_bytes(zero, 0, sizeof(int));
+  launch(recursion_kernel, {1, 32}, compute_stream(), zero, faulty ? 1000000 : 5);
+}
+
 void uninitialised_memory(bool faulty) {
   auto* const in = static_cast<float*>(device_malloc(64 * sizeof(float)));
   float* const out = device_values(std::vector<float>(64));
@@ -84,6 +102,7 @@ std::vector<Fault> device_memory_faults() {
   const char* neither = "is neither device memory nor pinned host memory";
   const char* host = "the host touched device memory: byte 4 of an allocation of 8 bytes";
   const char* wrong = "wrong value: NaN";
+  const char* stack = "a kernel thread used up its stack";
   const char* misaligned = "which requires 16 byte alignment";
   return {
       {"write_overrun", "a write behind an allocation", red_zone, poisoned, red_zone, write_overrun},
@@ -93,6 +112,7 @@ std::vector<Fault> device_memory_faults() {
       {"host_argument", "a kernel is given host memory that is not pinned", neither, neither, neither, host_argument},
       {"misaligned_pack", "a 16-byte access at another address", nullptr, misaligned, nullptr, misaligned_pack},
       {"host_touches_device", "the host reads or writes device memory", host, host, host, host_touches_device},
+      {"endless_recursion", "a kernel thread uses up its stack", stack, stack, stack, endless_recursion},
       {"uninitialised_memory", "device memory is read before it is written", wrong, wrong, wrong, uninitialised_memory},
   };
 }

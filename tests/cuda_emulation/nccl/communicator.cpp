@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -16,7 +17,6 @@
 #include "runtime/entry.h"
 #include "runtime/failure.h"
 #include "runtime/options.h"
-#include "runtime/sanitizers.h"
 #include "runtime/stream.h"
 
 namespace cuda_emulation {
@@ -25,6 +25,15 @@ namespace {
 
 std::string payload_path(const std::string& folder, int rank) {
   return folder + "/" + std::to_string(rank);
+}
+
+/// TMPDIR, or memory if there is plenty, or /tmp.
+const char* folder_for_meetings() {
+  if (const char* temporary = getenv("TMPDIR")) return temporary;
+  constexpr uint64_t kPlenty = uint64_t{1} << 30;
+  struct statvfs memory = {};
+  const bool has_memory = statvfs("/dev/shm", &memory) == 0 && memory.f_bavail * memory.f_frsize >= kPlenty;
+  return has_memory ? "/dev/shm" : "/tmp";
 }
 
 ControlBlock* map_control_block(const std::string& folder) {
@@ -98,7 +107,6 @@ ncclResult_t join(ncclComm& communicator, const std::string& folder) {
 void leave(ncclComm* communicator, RankState how) {
   communicator->mine().state.store(how, std::memory_order_release);
   munmap(communicator->control, sizeof(ControlBlock));
-  const UnwatchedScope unwatched;
   delete communicator;
 }
 
@@ -166,9 +174,8 @@ ncclResult_t ncclGetVersion(int* version) {
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   const Entry entry;
   static unsigned count = 0;
-  const char* temporary = getenv("TMPDIR");
-  const int length = snprintf(id->internal, sizeof(id->internal), "%s/cuda_emulation_%d_%lld_%u",
-                              temporary != nullptr ? temporary : "/tmp", static_cast<int>(getpid()),
+  const int length = snprintf(id->internal, sizeof(id->internal), "%s/cuda_emulation_%d_%lld_%u", folder_for_meetings(),
+                              static_cast<int>(getpid()),
                               static_cast<long long>(ncclComm::Clock::now().time_since_epoch().count()), count++);
   if (length >= static_cast<int>(sizeof(id->internal))) fail("NCCL: TMPDIR is too long for a unique id");
   return ncclSuccess;
@@ -183,11 +190,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int size, ncclUniq
     return nccl_error(ncclInvalidArgument, "rank %d of %d does not exist", rank, size);
   if (size > kMostRanks) fail("ncclCommInitRank: the emulation has up to %d ranks, not %d", kMostRanks, size);
   if (inside_group()) fail("ncclCommInitRank inside of a group: the emulation has one device per process");
-  ncclComm* created;
-  {
-    const UnwatchedScope unwatched;
-    created = new ncclComm;
-  }
+  auto* const created = new ncclComm;
   created->rank = rank;
   created->size = size;
   created->device = current_device();

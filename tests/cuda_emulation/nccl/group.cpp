@@ -11,7 +11,6 @@
 #include "nccl/status.h"
 #include "runtime/entry.h"
 #include "runtime/failure.h"
-#include "runtime/sanitizers.h"
 #include "runtime/stream.h"
 
 namespace cuda_emulation {
@@ -28,11 +27,7 @@ thread_local int group_depth = 0;
 thread_local std::vector<GroupedCall> group;
 
 void enqueue_exchange(ncclComm* communicator, cudaStream_t stream, std::vector<NcclCall> calls) {
-  std::shared_ptr<Exchange> exchange;
-  {
-    const UnwatchedScope unwatched;
-    exchange = std::make_shared<Exchange>(communicator, stream->device, std::move(calls));
-  }
+  const auto exchange = std::make_shared<Exchange>(communicator, stream->device, std::move(calls));
   const uint64_t number = communicator->operations_issued++;
   enqueue(stream, {"NCCL operation", [exchange] { exchange->start(); },
                    [communicator, number] { return communicator->operations_started == number; },

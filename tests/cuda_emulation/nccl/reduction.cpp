@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "runtime/failure.h"
 
@@ -29,25 +30,27 @@ __nv_bfloat16 stored<__nv_bfloat16, float>(float value) {
   return __float2bfloat16(value);
 }
 
-template <typename T>
-void reduce_typed(T* sums, const T* values, size_t count, ncclRedOp_t operation) {
+template <typename T, typename Operation>
+void reduce_with(T* sums, const T* values, size_t count, const Operation& operation) {
   for (size_t i = 0; i < count; ++i) {
     const auto a = worked_on(sums[i]), b = worked_on(values[i]);
     using Worked = std::remove_const_t<decltype(a)>;
-    switch (operation) {
-      case ncclSum:
-      case ncclAvg:
-        sums[i] = stored<T, Worked>(static_cast<Worked>(a + b));
-        break;
-      case ncclProd:
-        sums[i] = stored<T, Worked>(static_cast<Worked>(a * b));
-        break;
-      case ncclMax:
-        sums[i] = stored<T, Worked>(std::max(a, b));
-        break;
-      default:
-        sums[i] = stored<T, Worked>(std::min(a, b));
-    }
+    sums[i] = stored<T, Worked>(static_cast<Worked>(operation(a, b)));
+  }
+}
+
+template <typename T>
+void reduce_typed(T* sums, const T* values, size_t count, ncclRedOp_t operation) {
+  switch (operation) {
+    case ncclSum:
+    case ncclAvg:
+      return reduce_with(sums, values, count, [](auto a, auto b) { return a + b; });
+    case ncclProd:
+      return reduce_with(sums, values, count, [](auto a, auto b) { return a * b; });
+    case ncclMax:
+      return reduce_with(sums, values, count, [](auto a, auto b) { return std::max(a, b); });
+    default:
+      return reduce_with(sums, values, count, [](auto a, auto b) { return std::min(a, b); });
   }
 }
 

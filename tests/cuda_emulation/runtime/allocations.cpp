@@ -33,10 +33,8 @@ struct Allocations {
 Allocations& all() {
   static auto* allocations = [] {
     auto* created = new Allocations;
-    if (options().protect) {
-      created->arena.set_accessible(false);
-      explain_faults_in(created->arena);
-    }
+    if (options().protect) created->arena.set_accessible(false);
+    explain_faults(created->arena);
     return created;
   }();
   return *allocations;
@@ -68,7 +66,6 @@ void* allocate_on_device(int device, size_t bytes) {
   a.in_use[device] += bytes;
   a.by_address[reinterpret_cast<uintptr_t>(memory)] = {memory, bytes, device};
   const DeviceScope scope;
-  const UnwatchedScope unwatched;
   unpoison(memory, padded);
   memset(memory, kUninitialised, bytes);
   memset(memory + bytes, kRedZoneByte, padded - bytes);
@@ -79,10 +76,7 @@ void* allocate_on_device(int device, size_t bytes) {
 void* allocate_pinned(size_t bytes) {
   void* memory = nullptr;
   if (posix_memalign(&memory, DeviceArena::kAlignment, bytes) != 0) return nullptr;
-  {
-    const UnwatchedScope unwatched;
-    memset(memory, kUninitialised, bytes);
-  }
+  memset(memory, kUninitialised, bytes);
   all().by_address[reinterpret_cast<uintptr_t>(memory)] = {static_cast<unsigned char*>(memory), bytes,
                                                            Allocation::kPinned};
   return memory;
@@ -93,10 +87,7 @@ void free_on_device(void* memory) {
   const DeviceScope scope;
   check_red_zone(allocation, "some kernel");
   const size_t padded = with_red_zone(allocation.bytes);
-  {
-    const UnwatchedScope unwatched;
-    memset(memory, kUninitialised, allocation.bytes);  // what is read after the end is NaN
-  }
+  memset(memory, kUninitialised, allocation.bytes);  // what is read after the end is NaN
   poison(memory, padded);
   all().in_use[allocation.device] -= allocation.bytes;
   release_order(&all().reuse);

@@ -10,6 +10,7 @@
 #include "runtime/devices.h"
 #include "runtime/entry.h"
 #include "runtime/failure.h"
+#include "runtime/sanitizers.h"
 #include "runtime/stream.h"
 
 using namespace cuda_emulation;
@@ -33,9 +34,19 @@ void copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, int dev
   memmove(to, from, bytes);
 }
 
+/// The caller reads memory that is not pinned, before it enters the driver, where ThreadSanitizer does not look.
+void note_pageable_read(const void* from, size_t bytes) {
+  bool pinned = false;
+  {
+    const Entry entry;
+    pinned = is_pinned(from);
+    if (!pinned) check_host_operand(from, bytes, false, "cudaMemcpyAsync from the host");
+  }
+  if (!pinned) note_access(from, bytes, false);
+}
+
 /// Memory that is not pinned is read during the call, into a buffer of the driver.
 cudaError_t copy_from_pageable(void* to, const void* from, size_t bytes, cudaStream_t stream) {
-  check_host_operand(from, bytes, false, "cudaMemcpyAsync from the host");
   const auto* source = static_cast<const unsigned char*>(from);
   auto staged = std::make_shared<std::vector<unsigned char>>(source, source + bytes);
   enqueue(stream, {"copy to the device", [=] {
@@ -50,6 +61,7 @@ cudaError_t copy_from_pageable(void* to, const void* from, size_t bytes, cudaStr
 extern "C" {
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  if (kind == cudaMemcpyHostToDevice) note_pageable_read(from, bytes);
   const Entry entry;
   if (const cudaError_t status = check_stream(stream, "cudaMemcpyAsync")) return status;
   if (kind != cudaMemcpyHostToDevice && kind != cudaMemcpyDeviceToHost && kind != cudaMemcpyDeviceToDevice)

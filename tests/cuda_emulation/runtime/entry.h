@@ -3,16 +3,21 @@
 
 #include <cuda_runtime.h>
 
+#include "runtime/sanitizers.h"
+
 namespace cuda_emulation {
 
-/// One host thread at a time is inside. Invisible to ThreadSanitizer: the driver's own lock orders nothing for its
-/// users. The same thread may enter again.
+/// One host thread at a time is inside; the same thread may enter again. Invisible to ThreadSanitizer, and so is what
+/// the host does inside: the driver's lock and its own data order nothing for its users.
 class Entry {
  public:
   Entry();
   ~Entry();
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;
+
+ private:
+  UnwatchedScope unwatched_;
 };
 
 /// While this thread waits for the device: lets other host threads enter.

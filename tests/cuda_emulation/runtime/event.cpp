@@ -36,7 +36,6 @@ extern "C" {
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   const Entry entry;
   if (driver_status() != cudaSuccess) return report(driver_status());
-  const UnwatchedScope unwatched;
   *event = new CUevent_st;
   (*event)->state->timing = (flags & cudaEventDisableTiming) == 0;
   return cudaSuccess;
@@ -49,7 +48,6 @@ cudaError_t cudaEventCreate(cudaEvent_t* event) {
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   const Entry entry;
   if (event == nullptr) return report(cudaErrorInvalidResourceHandle);
-  const UnwatchedScope unwatched;
   delete event;
   return cudaSuccess;
 }

@@ -95,6 +95,11 @@ void Fiber::resume(Fiber& from, Fiber& to) {
     __sanitizer_finish_switch_fiber(from.shadow_stack_, &left->stack_bottom_, &left->stack_bytes_);
 }
 
+bool Fiber::is_below_stack(const void* address) const {
+  const auto* const bottom = static_cast<const char*>(stack_bottom_);
+  return address >= bottom - kGuardBytes && address < bottom;
+}
+
 void Fiber::arrived() {
   if (__sanitizer_finish_switch_fiber != nullptr)
     __sanitizer_finish_switch_fiber(nullptr, &left->stack_bottom_, &left->stack_bytes_);

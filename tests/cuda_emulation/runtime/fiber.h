@@ -15,6 +15,9 @@ class Fiber {
 
   /// Leaves `from`, which is the one that runs, and resumes `to`. Returns when somebody resumes `from`.
   static void resume(Fiber& from, Fiber& to);
+  /// The address lies right below the stack: whoever touches it has used the stack up.
+  bool is_below_stack(const void* address) const;
+
   /// The first thing that `entry` does: tells AddressSanitizer that the switch is over.
   static void arrived();
 

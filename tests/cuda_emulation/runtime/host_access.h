@@ -1,11 +1,12 @@
-// The signal that a touch of protected device memory raises, turned into a message.
+// Segmentation faults turned into messages: the host that touches device memory, a kernel that touches what was never
+// allocated or uses up its stack.
 #pragma once
 
 #include "runtime/device_arena.h"
 
 namespace cuda_emulation {
 
-/// From now on a segmentation fault inside the arena, which lives for ever, ends in fail().
-void explain_faults_in(const DeviceArena& arena);
+/// From now on such faults end in fail(). The arena lives for ever.
+void explain_faults(const DeviceArena& arena);
 
 }  // namespace cuda_emulation

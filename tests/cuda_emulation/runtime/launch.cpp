@@ -15,7 +15,6 @@
 #include "runtime/entry.h"
 #include "runtime/failure.h"
 #include "runtime/grid.h"
-#include "runtime/sanitizers.h"
 #include "runtime/stream.h"
 
 namespace cuda_emulation {
@@ -90,12 +89,8 @@ cudaError_t enqueue_kernel(const LaunchRequest& request, std::span<const Pointer
   if (const cudaError_t status = check_stream(request.stream, "a launch")) return status;
   if (const cudaError_t status = check_limits(request)) return report(status);
   for (const PointerArgument& argument : pointers) check_pointer(request, argument);
-  std::shared_ptr<EnqueuedKernel> kernel;
-  {
-    const UnwatchedScope unwatched;
-    kernel = std::make_shared<EnqueuedKernel>(request, std::move(body), pointers);
-  }
-  enqueue(request.stream, {"kernel", [kernel = std::move(kernel)] { kernel->run(); }});
+  const auto kernel = std::make_shared<EnqueuedKernel>(request, std::move(body), pointers);
+  enqueue(request.stream, {"kernel", [kernel] { kernel->run(); }});
   return cudaSuccess;
 }
 

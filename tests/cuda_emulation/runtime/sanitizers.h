@@ -25,8 +25,7 @@ void acquire_order(void* token);
 /// The current fiber reads or writes a range.
 void note_access(const void* memory, size_t bytes, bool write);
 
-/// ThreadSanitizer does not look at what happens in its life time (reads, writes, malloc and free). No fiber switches
-/// inside.
+/// ThreadSanitizer does not look at what the current identity does in its life time (reads, writes, malloc and free).
 class UnwatchedScope {
  public:
   UnwatchedScope();

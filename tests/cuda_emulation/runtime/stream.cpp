@@ -69,11 +69,8 @@ bool advance(CUstream_st* stream) {
   bool any = false;
   while (!stream->queue.empty() && try_first_operation(stream)) {
     any = true;
-    {
-      const UnwatchedScope unwatched;
-      delete stream->queue.front().enqueued;
-      stream->queue.pop_front();
-    }
+    delete stream->queue.front().enqueued;
+    stream->queue.pop_front();
     if (options().stream_order == StreamOrder::kRandom && random_below(4) == 0) break;
   }
   return any;
@@ -95,12 +92,9 @@ void maybe_make_progress() {
 }  // namespace
 
 void enqueue(cudaStream_t stream, Operation operation) {
-  {
-    const UnwatchedScope unwatched;
-    operation.enqueued = new OrderToken;
-    release_order(operation.enqueued);
-    stream->queue.push_back(std::move(operation));
-  }
+  operation.enqueued = new OrderToken;
+  release_order(operation.enqueued);
+  stream->queue.push_back(std::move(operation));
   maybe_make_progress();
 }
 
@@ -125,7 +119,7 @@ void progress_until(const std::function<bool()>& done, const char* what) {
       continue;
     }
     if (done()) return;
-    if (!waits_for_others) fail("%s waits for ever: what it waits for was never enqueued", what);
+    if (!waits_for_others) fail("%s waits for ever: no stream can go on", what);
     let_others_enter();
     if (++idle_passes > kImpatientPasses) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
@@ -162,7 +156,6 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   const Entry entry;
   link_host_calls();
   if (driver_status() != cudaSuccess) return report(driver_status());
-  const UnwatchedScope unwatched;
   *stream = new CUstream_st;
   (*stream)->device = current_device();
   (*stream)->identity = create_thread_identity();
@@ -180,7 +173,6 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   if (const cudaError_t status = check_stream(stream, "cudaStreamDestroy")) return status;
   progress_until([stream] { return stream->queue.empty(); }, "cudaStreamDestroy");
   streams().erase(std::find(streams().begin(), streams().end(), stream));
-  const UnwatchedScope unwatched;
   delete stream;
   return cudaSuccess;
 }
