@@ -54,6 +54,7 @@ std::vector<Group> groups() {
   }
   all.push_back({1, 1, 1, 257});
   all.push_back({32, 64, 32, 33, Drop::kSome});
+  all.push_back({2, 4096, 2, 21});
   return all;
 }
 
