@@ -9,6 +9,12 @@ namespace heddle {
 
 namespace {
 
+#ifdef HEDDLE_WITH_CUDA
+constexpr bool kBuiltForGpus = true;
+#else
+constexpr bool kBuiltForGpus = false;
+#endif
+
 class CpuDevice final : public OpenDevice {
  public:
   explicit CpuDevice(bool reference) {
@@ -45,7 +51,8 @@ std::unique_ptr<OpenDevice> open_device(Job& job, const std::string& name, const
   if (name == "auto") {
     const std::string reason = why_no_gpu();
     gpu = all_ranks(job.world(), reason.empty());
-    if (!gpu) log_line(fmt::format("device: the CPU ({})", reason.empty() ? "another rank sees no GPU" : reason));
+    if (!gpu && kBuiltForGpus)
+      log_warning(fmt::format("no GPU, so the CPU computes: {}", reason.empty() ? "another rank sees none" : reason));
   }
   if (gpu) return open_gpu(job, narrow ? DType::kBfloat16 : DType::kFloat32);
   if (narrow)
