@@ -129,6 +129,7 @@ class StepBench {
       } catch (const Error& error) {
         if (!out_of_memory(error)) throw;
       }
+      trained.reset();  // what a step leaves behind that broke off would take room
       Allocator::current().release_cache();
     }
     return row;

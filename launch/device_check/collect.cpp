@@ -78,6 +78,7 @@ nlohmann::json summary_of_tests(const nlohmann::json& processes) {
 
 nlohmann::json collect(const std::string& folder) {
   nlohmann::json all, broken = nlohmann::json::array();
+  all["machine"] = nlohmann::json::object();
   for (const auto& row : table_of(folder + "/machine.txt", 2)) all["machine"][row[0]] = row[1];
   bool passed = true;
   all["parts"] = nlohmann::json::array();

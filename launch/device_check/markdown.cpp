@@ -40,9 +40,9 @@ std::string bytes(const nlohmann::json& document, const char* key) {
 std::string machine_and_parts(const nlohmann::json& results) {
   std::string text = "| machine | |\n|---|---|\n";
   for (const auto& [key, value] : results.at("machine").items()) text += row({key, value.get<std::string>()});
-  text += "\n## Parts\n\n" + heading({"part", "status", "seconds", "note"}, 2);
+  text += "\n## Parts\n\n" + heading({"part", "status", "note", "seconds"}, 3);
   for (const nlohmann::json& part : results.at("parts"))
-    text += row({part.at("part"), part.at("status"), part.at("seconds"), part.at("note")});
+    text += row({part.at("part"), part.at("status"), part.at("note"), part.at("seconds")});
   for (const nlohmann::json& name : results.at("unreadable"))
     text += fmt::format("\n{}.json is not whole.\n", name.get<std::string>());
   return text;

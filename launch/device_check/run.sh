@@ -59,23 +59,19 @@ found=${found#glibc }
     "take a newer distribution, or make the bundle on an older one"
 
 # Folders where CUDA's libraries usually are; patterns may match nothing.
-cuda_folders() {
-  local python folder IFS=:
-  for folder in ${LD_LIBRARY_PATH:-}; do echo "$folder"; done
-  for folder in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda /usr/local/cuda-13* /opt/cuda; do
-    [[ -z $folder ]] || printf '%s\n' "$folder/lib64" "$folder/lib" "$folder/targets/x86_64-linux/lib"
-  done
-  printf '%s\n' /usr/lib/x86_64-linux-gnu /usr/lib64 /usr/lib /usr/local/lib /usr/local/nvidia/lib64
-  # NVIDIA's packages for Python: beside the python3 of PATH, a virtual environment, and where systems keep them.
-  python=$(command -v python3)
-  for folder in "${python%/bin/python3}" "${VIRTUAL_ENV:-}" "${CONDA_PREFIX:-}" /usr/local /usr /opt/* "${HOME:-}/.local" \
-    "${HOME:-}"/.pyenv/versions/*; do
-    [[ -z $folder ]] || printf '%s\n' "$folder"/lib/python3*/{site,dist}-packages/nvidia/*/lib "$folder"/lib
-  done
-}
+IFS=: read -r -a folders <<<"${LD_LIBRARY_PATH:-}"
+for folder in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda /usr/local/cuda-13* /opt/cuda; do
+  [[ -z $folder ]] || folders+=("$folder/lib64" "$folder/lib" "$folder/targets/x86_64-linux/lib")
+done
+folders+=(/usr/lib/x86_64-linux-gnu /usr/lib64 /usr/lib /usr/local/lib /usr/local/nvidia/lib64)
+# NVIDIA's packages for Python: beside the python3 of PATH, a virtual environment, and where systems keep them.
+python=$(command -v python3)
+for folder in "${python%/bin/python3}" "${VIRTUAL_ENV:-}" "${CONDA_PREFIX:-}" /usr/local /usr /opt/* "${HOME:-}/.local" \
+  "${HOME:-}"/.pyenv/versions/*; do
+  [[ -z $folder ]] || folders+=("$folder"/lib/python3*/{site,dist}-packages/nvidia/*/lib "$folder/lib")
+done
 mkdir "$work/cuda"
 missing=()
-mapfile -t folders < <(cuda_folders)
 while read -r library; do
   for folder in "${folders[@]}"; do
     [[ -e $folder/$library ]] || continue
@@ -91,13 +87,15 @@ fi
 
 export OMP_NUM_THREADS
 OMP_NUM_THREADS=$(env -u OMP_NUM_THREADS nproc)
+export OMP_WAIT_POLICY=passive # the machine may have other guests
 # In front of a program of the bundle.
 with_libraries() { LD_LIBRARY_PATH=$here/lib:$work/cuda "$@"; }
 cd "$here" || exit 1
 
 started=$(with_libraries bin/heddle verify tests/golden/loom_r1 --device "$device" 2>&1) || {
-  if [[ $started == *"sees no GPU"* ]]; then
-    fail "there is no GPU to check: ${started#*sees no GPU: }" "run.sh --device cpu runs what a processor can"
+  if [[ $started == *"sees no GPU: "* ]]; then
+    started=${started#*sees no GPU: }
+    fail "there is no GPU to check: ${started%%$'\n'*}" "look at nvidia-smi; run.sh --device cpu runs what a processor can"
   fi
   fail "the program does not start here: $started" "a bundle is for x86-64 processors with AVX2"
 }
