@@ -90,6 +90,15 @@ class GuardedCommunicator : public Communicator {
     announce(fmt::format("exchange_rows of {} bytes each", row_bytes));
     return inner_.start_exchange_rows(sent, send_rows, received, receive_rows, row_bytes);
   }
+  std::unique_ptr<Exchange> start_all_reduce_sum(std::span<float> values) override {
+    announce(fmt::format("all_reduce_sum of float32 [{}]", values.size()));
+    return inner_.start_all_reduce_sum(values);
+  }
+  std::unique_ptr<Exchange> start_reduce_scatter_sum(std::span<float> values,
+                                                     std::span<const int64_t> counts) override {
+    announce_shards("reduce_scatter_sum", counts);
+    return inner_.start_reduce_scatter_sum(values, counts);
+  }
   std::unique_ptr<Communicator> split(int colour) override {
     announce("split");
     const std::string name = fmt::format("{} part {}", name_, ++parts_);

@@ -55,7 +55,8 @@ class Communicator {
   virtual void exchange_rows(const void* sent, std::span<const int64_t> send_rows, void* received,
                              std::span<const int64_t> receive_rows, size_t row_bytes) = 0;
 
-  /// Rows under way. finish() makes what comes after it see them; the memory of both sides must stay until then.
+  /// Rows or sums under way. finish() makes what comes after it see them; the memory of both sides must stay until
+  /// then.
   class Exchange {
    public:
     Exchange() = default;
@@ -69,6 +70,15 @@ class Communicator {
                                                         void* received, std::span<const int64_t> receive_rows,
                                                         size_t row_bytes) {
     exchange_rows(sent, send_rows, received, receive_rows, row_bytes);
+    return std::make_unique<Exchange>();
+  }
+  /// all_reduce_sum and reduce_scatter_sum of floats in two halves, likewise.
+  virtual std::unique_ptr<Exchange> start_all_reduce_sum(std::span<float> values) {
+    all_reduce_sum(values);
+    return std::make_unique<Exchange>();
+  }
+  virtual std::unique_ptr<Exchange> start_reduce_scatter_sum(std::span<float> values, std::span<const int64_t> counts) {
+    reduce_scatter_sum(values, counts);
     return std::make_unique<Exchange>();
   }
 

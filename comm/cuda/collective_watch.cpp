@@ -26,34 +26,23 @@ void CollectiveWatch::remove(ncclComm_t communicator) {
   std::erase(communicators_, communicator);
   if (!communicators_.empty()) return;
   cuda::context().set_watch(nullptr);
-  for (const Call& call : calls_) spare_events_.push_back(call.end);
+  for (const Call& call : calls_) cuda::context().release(call.end);
   calls_.clear();
-  for (const cudaEvent_t event : spare_events_) cudaEventDestroy(event);
-  spare_events_.clear();
 }
 
 void CollectiveWatch::enqueued(const char* operation, int rank, int size) {
   forget_finished();
-  cudaEvent_t end = nullptr;
-  if (spare_events_.empty()) {
-    cuda::check(cudaEventCreateWithFlags(&end, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-  } else {
-    end = spare_events_.back();
-    spare_events_.pop_back();
-  }
-  cuda::check(cudaEventRecord(end, cuda::context().communication_stream()), "cudaEventRecord");
-  calls_.push_back({end, operation, rank, size, collective_place()});
-  if (calls_.size() > kRemembered) {
-    spare_events_.push_back(calls_.front().end);
-    calls_.pop_front();
-  }
+  calls_.push_back({cuda::context().mark_communication(), operation, rank, size, collective_place()});
+  if (calls_.size() > kRemembered) forget_first();
 }
 
 void CollectiveWatch::forget_finished() {
-  while (!calls_.empty() && cudaEventQuery(calls_.front().end) == cudaSuccess) {
-    spare_events_.push_back(calls_.front().end);
-    calls_.pop_front();
-  }
+  while (!calls_.empty() && cudaEventQuery(calls_.front().end) == cudaSuccess) forget_first();
+}
+
+void CollectiveWatch::forget_first() {
+  cuda::context().release(calls_.front().end);
+  calls_.pop_front();
 }
 
 std::string CollectiveWatch::first_unfinished() {

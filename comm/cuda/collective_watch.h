@@ -34,13 +34,13 @@ class CollectiveWatch {
     int rank, size;
     CollectivePlace place;
   };
+  void forget_first();
   void forget_finished();
   std::string first_unfinished();
 
   double timeout_ = 600;
   std::vector<ncclComm_t> communicators_;
   std::deque<Call> calls_;
-  std::vector<cudaEvent_t> spare_events_;
 };
 
 }  // namespace heddle

@@ -54,8 +54,12 @@ class NcclCommunicator final : public Communicator {
     return all;
   }
 
-  void all_reduce_sum(std::span<float> values) override;
-  void reduce_scatter_sum(std::span<float> values, std::span<const int64_t> counts) override;
+  void all_reduce_sum(std::span<float> values) override { start_all_reduce_sum(values)->finish(); }
+  void reduce_scatter_sum(std::span<float> values, std::span<const int64_t> counts) override {
+    start_reduce_scatter_sum(values, counts)->finish();
+  }
+  std::unique_ptr<Exchange> start_all_reduce_sum(std::span<float> values) override;
+  std::unique_ptr<Exchange> start_reduce_scatter_sum(std::span<float> values, std::span<const int64_t> counts) override;
   void all_gather_shards(std::span<float> values, std::span<const int64_t> counts) override;
   void exchange_rows(const void* sent, std::span<const int64_t> send_rows, void* received,
                      std::span<const int64_t> receive_rows, size_t row_bytes) override {
@@ -174,8 +178,21 @@ void NcclCommunicator::gather_shards(float* values, const std::vector<int64_t>& 
   group.end();
 }
 
-void NcclCommunicator::all_reduce_sum(std::span<float> values) {
-  if (size() == 1) return;
+/// What the communication stream does until a mark.
+class StreamExchange final : public Communicator::Exchange {
+ public:
+  StreamExchange() : end_(cuda::context().mark_communication()) {}
+  ~StreamExchange() override {
+    if (cuda::has_context()) cuda::context().release(end_);
+  }
+  void finish() override { cuda::context().compute_waits_for(end_); }
+
+ private:
+  cudaEvent_t end_;
+};
+
+std::unique_ptr<Communicator::Exchange> NcclCommunicator::start_all_reduce_sum(std::span<float> values) {
+  if (size() == 1) return std::make_unique<Exchange>();
   const auto count = static_cast<int64_t>(values.size());
   const int64_t shard = div_up(count, size());
   std::vector<int64_t> begins;
@@ -184,7 +201,7 @@ void NcclCommunicator::all_reduce_sum(std::span<float> values) {
   sum_shards(values.data(), begins);
   gather_shards(values.data(), begins);
   CollectiveWatch::instance().enqueued("all_reduce_sum", rank(), size());
-  cuda::context().compute_waits_for_communication();
+  return std::make_unique<StreamExchange>();
 }
 
 std::vector<int64_t> NcclCommunicator::begins_of(std::span<const int64_t> counts, size_t total) const {
@@ -195,13 +212,14 @@ std::vector<int64_t> NcclCommunicator::begins_of(std::span<const int64_t> counts
   return begins;
 }
 
-void NcclCommunicator::reduce_scatter_sum(std::span<float> values, std::span<const int64_t> counts) {
+std::unique_ptr<Communicator::Exchange> NcclCommunicator::start_reduce_scatter_sum(std::span<float> values,
+                                                                                   std::span<const int64_t> counts) {
   const std::vector<int64_t> begins = begins_of(counts, values.size());
-  if (size() == 1) return;
+  if (size() == 1) return std::make_unique<Exchange>();
   cuda::context().communication_waits_for_compute();
   sum_shards(values.data(), begins);
   CollectiveWatch::instance().enqueued("reduce_scatter_sum", rank(), size());
-  cuda::context().compute_waits_for_communication();
+  return std::make_unique<StreamExchange>();
 }
 
 void NcclCommunicator::all_gather_shards(std::span<float> values, std::span<const int64_t> counts) {
@@ -212,12 +230,6 @@ void NcclCommunicator::all_gather_shards(std::span<float> values, std::span<cons
   CollectiveWatch::instance().enqueued("all_gather_shards", rank(), size());
   cuda::context().compute_waits_for_communication();
 }
-
-/// Rows that the communication stream moves.
-class StreamExchange final : public Communicator::Exchange {
- public:
-  void finish() override { cuda::context().compute_waits_for_communication(); }
-};
 
 std::unique_ptr<Communicator::Exchange> NcclCommunicator::start_exchange_rows(const void* sent,
                                                                               std::span<const int64_t> send_rows,

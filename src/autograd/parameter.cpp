@@ -74,7 +74,7 @@ void ParameterSet::refresh_narrow(const Kernels& kernels) {
 }
 
 void ParameterSet::clear_gradients() {
-  for (Parameter& p : parameters_) p.has_gradient = false;
+  for (Parameter& p : parameters_) p.has_gradient = p.summed = false;
 }
 
 Parameter& ParameterSet::find(const std::string& name) {
@@ -100,16 +100,21 @@ std::span<float> ParameterSet::gradients(Sharing sharing, ArenaRange range) cons
 }
 
 std::vector<ArenaRange> ParameterSet::gradient_runs(Sharing sharing) const {
+  return runs(sharing, [](const Parameter& p) { return p.has_gradient; });
+}
+
+std::vector<ArenaRange> ParameterSet::runs(Sharing sharing, const std::function<bool(const Parameter&)>& wanted) const {
   std::vector<ArenaRange> runs;
   bool neighbour = false;
   for (const Parameter& p : parameters_) {
     if (p.sharing != sharing) continue;
     const ArenaRange part = range(p);
-    if (p.has_gradient && neighbour)
+    const bool with = wanted(p);
+    if (with && neighbour)
       runs.back().count = part.end() - runs.back().first;
-    else if (p.has_gradient)
+    else if (with)
       runs.push_back(part);
-    neighbour = p.has_gradient;
+    neighbour = with;
   }
   return runs;
 }

@@ -29,6 +29,7 @@ struct Parameter {
   Tensor gradient;            ///< like value; memory stays allocated between steps
   size_t place = 0;           ///< among the parameters of this sharing
   bool has_gradient = false;  ///< something was written to `gradient` since clear_gradients()
+  bool summed = false;        ///< ranks have begun to sum `gradient`: nothing may be added any more
 
   // The optimizer reads these; the model sets them behind add().
   Role role = Role::kMatrix;
@@ -79,6 +80,8 @@ class ParameterSet {
   std::span<float> gradients(Sharing sharing, ArenaRange range) const;
   /// Maximal runs of neighbours whose gradients were written.
   std::vector<ArenaRange> gradient_runs(Sharing sharing) const;
+  /// Maximal runs of the neighbours that `wanted` names.
+  std::vector<ArenaRange> runs(Sharing sharing, const std::function<bool(const Parameter&)>& wanted) const;
 
   int64_t global_count() const;  ///< elements of all tensors, all experts
 

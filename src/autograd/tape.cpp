@@ -7,6 +7,7 @@ RealsGradient gradient_out(const SlotPointer& slot) {
   if (slot->parameter != nullptr) {
     Parameter& p = *slot->parameter;
     require(p.gradient.defined(), "parameter '{}' has no gradient memory", p.name);
+    require(!p.summed, "the gradient of '{}' grows after ranks began to sum it", p.name);
     const bool accumulate = p.has_gradient;
     p.has_gradient = true;
     return {p.gradient.reals(), accumulate};
@@ -48,8 +49,13 @@ Variable Tape::leaf(Tensor value) const {
   return {std::move(value), std::move(slot), {}};
 }
 
-Variable Tape::parameter(Parameter& p) const {
+Variable Tape::parameter(Parameter& p) {
   if (!recording()) return {p.value, nullptr, p.narrow};
+  if (listener_ != nullptr && used_.insert(&p).second) {
+    // Under all closures that will add to the gradient, so it runs behind them.
+    listener_->used(p);
+    closures_.emplace_back([listener = listener_, &p] { listener->unwound(p); });
+  }
   auto slot = std::make_shared<GradientSlot>();
   slot->shape = p.value.shape();
   slot->parameter = &p;

@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <memory>
+#include <unordered_set>
 #include <vector>
 
 #include "autograd/parameter.h"
@@ -46,6 +47,14 @@ void pass_gradient(const Kernels& kernels, const SlotPointer& slot, Tensor gradi
 /// Takes the gradient out of a slot; undefined if none arrived.
 Tensor take_gradient(const SlotPointer& slot);
 
+/// Learns when the gradients of parameters are complete.
+class GradientListener {
+ public:
+  virtual ~GradientListener() = default;
+  virtual void used(Parameter& p) = 0;     ///< by a tape, which will say unwound() once
+  virtual void unwound(Parameter& p) = 0;  ///< that tape adds no more to the gradient
+};
+
 class Tape {
  public:
   enum class Mode { kRecord, kForwardOnly };
@@ -63,7 +72,9 @@ class Tape {
   static Variable constant(Tensor value) { return {std::move(value), nullptr, {}}; }
   /// A value whose gradient the caller reads with take_gradient after backward() (tests, boundaries).
   Variable leaf(Tensor value) const;
-  Variable parameter(Parameter& p) const;
+  Variable parameter(Parameter& p);
+  /// Tells `listener` of the parameters that are used from now on; null: nobody.
+  void set_listener(GradientListener* listener) { listener_ = listener; }
 
   /// The result of an operation: wants a gradient if the tape records and any input does.
   Variable result(Tensor value, std::initializer_list<const Variable*> inputs) const;
@@ -77,7 +88,9 @@ class Tape {
   const Kernels& kernels_;
   Mode mode_;
   DType activations_;
+  GradientListener* listener_ = nullptr;
   std::vector<std::function<void()>> closures_;
+  std::unordered_set<const Parameter*> used_;  ///< of which the listener knows
 };
 
 }  // namespace heddle

@@ -86,6 +86,7 @@ void Context::close() {
   if (communication_stream_) cudaStreamSynchronize(communication_stream_);
   if (cublas_) cublasDestroy(cublas_);
   if (cublas_workspace_) cudaFree(cublas_workspace_);
+  for (const cudaEvent_t mark : spare_marks_) cudaEventDestroy(mark);
   if (compute_reached_) cudaEventDestroy(compute_reached_);
   if (communication_reached_) cudaEventDestroy(communication_reached_);
   if (compute_stream_) cudaStreamDestroy(compute_stream_);
@@ -98,6 +99,22 @@ void Context::communication_waits_for_compute() {
 
 void Context::compute_waits_for_communication() {
   wait_for_stream(compute_stream_, communication_stream_, communication_reached_);
+}
+
+cudaEvent_t Context::mark_communication() {
+  cudaEvent_t mark = nullptr;
+  if (spare_marks_.empty()) {
+    check(cudaEventCreateWithFlags(&mark, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  } else {
+    mark = spare_marks_.back();
+    spare_marks_.pop_back();
+  }
+  check(cudaEventRecord(mark, communication_stream_), "cudaEventRecord");
+  return mark;
+}
+
+void Context::compute_waits_for(cudaEvent_t mark) {
+  check(cudaStreamWaitEvent(compute_stream_, mark, 0), "cudaStreamWaitEvent");
 }
 
 void Context::wait_for(cudaStream_t stream) const {

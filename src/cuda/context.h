@@ -11,6 +11,7 @@
 #include <functional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace heddle::cuda {
 
@@ -58,6 +59,11 @@ class Context {
   void communication_waits_for_compute();
   /// What is enqueued on the compute stream from now on starts after what the communication stream holds now.
   void compute_waits_for_communication();
+  /// The end of what the communication stream holds now. Give it back with release().
+  cudaEvent_t mark_communication();
+  /// What is enqueued on the compute stream from now on starts after the mark.
+  void compute_waits_for(cudaEvent_t mark);
+  void release(cudaEvent_t mark) { spare_marks_.push_back(mark); }
 
   /// Called every now and then while the host waits for a stream, with the seconds waited so far; may throw to end the
   /// wait. nullptr: none.
@@ -76,6 +82,7 @@ class Context {
   DeviceProperties properties_;
   cudaStream_t compute_stream_ = nullptr, communication_stream_ = nullptr;
   cudaEvent_t compute_reached_ = nullptr, communication_reached_ = nullptr;
+  std::vector<cudaEvent_t> spare_marks_;
   cublasHandle_t cublas_ = nullptr;
   void* cublas_workspace_ = nullptr;
   std::function<void(double)> watch_;

@@ -37,18 +37,42 @@ double sum_of_blocks(ParameterSet& parameters, Sharing sharing, const Shards& sh
 
 }  // namespace
 
-void reduce_gradients(ParameterSet& parameters, const Shards& shards) {
+void GradientReduction::used(Parameter& p) {
+  ++uses_[&p];
+}
+
+void GradientReduction::unwound(Parameter& p) {
+  if (--uses_.at(&p) > 0 || !p.has_gradient || shards_.group(p.sharing).size() == 1) return;
+  ready_.insert(&p);
+  ready_bytes_ += p.gradient.bytes();
+  if (ready_bytes_ >= bucket_bytes_) begin();
+}
+
+void GradientReduction::begin() {
   for (const Sharing sharing : kSharings) {
-    Communicator& group = shards.group(sharing);
-    if (group.size() == 1) continue;
-    for (const ArenaRange run : parameters.gradient_runs(sharing)) {
-      const std::span<float> values = parameters.gradients(sharing, run);
-      if (shards.enabled())
-        group.reduce_scatter_sum(values, shards.counts(sharing, run));
-      else
-        group.all_reduce_sum(values);
+    Communicator& group = shards_.group(sharing);
+    for (const ArenaRange run : parameters_.runs(sharing, [this](const Parameter& p) { return ready_.contains(&p); })) {
+      const std::span<float> values = parameters_.gradients(sharing, run);
+      under_way_.push_back(shards_.enabled() ? group.start_reduce_scatter_sum(values, shards_.counts(sharing, run))
+                                             : group.start_all_reduce_sum(values));
     }
   }
+  for (Parameter& p : parameters_.all()) p.summed = p.summed || ready_.contains(&p);
+  ready_.clear();
+  ready_bytes_ = 0;
+}
+
+void GradientReduction::finish() {
+  for (const Parameter& p : parameters_.all())
+    if (p.has_gradient && !p.summed && shards_.group(p.sharing).size() > 1) ready_.insert(&p);
+  begin();
+  for (const auto& sum : under_way_) sum->finish();
+  under_way_.clear();
+  uses_.clear();
+}
+
+void reduce_gradients(ParameterSet& parameters, const Shards& shards) {
+  GradientReduction(parameters, shards, 0).finish();
 }
 
 double gradient_norm(ParameterSet& parameters, ProcessGroups& groups, const Shards& shards, const Kernels& kernels) {

@@ -71,8 +71,9 @@ void PieceRun::pass(const LoopState& to, StateGradient gradient) const {
 }
 
 void PieceRun::exit(const TokenBatch& batch, const Variable& embedding, const LoopState& state, double weight,
-                    const MicroStep& micro_step, PieceSums& sums) {
+                    const MicroStep& micro_step, PieceSums& sums, GradientListener* listener) {
   Tape tape = model_.tape(Tape::Mode::kRecord);
+  tape.set_listener(listener);
   RouterLosses losses = make_losses(micro_step);
   LoopedModel::Options options;
   options.observer = observer_;
@@ -120,13 +121,15 @@ LoopState PieceRun::run_and_keep(const Tape& leaves_of, const TokenBatch& batch,
 }
 
 PieceSums PieceRun::run(const TokenBatch& batch, const Piece& piece, const MicroStep& micro_step, LoopCarry* carry,
-                        bool want_carry) {
+                        bool want_carry, GradientListener* listener) {
   PieceSums sums;
   RouterLosses losses = make_losses(micro_step);
   LoopedModel::Options options;
   options.observer = observer_;
   options.losses = &losses;
+  const bool recomputes = piece.kept_every > 0 && piece.last - piece.first > piece.kept_every;
   Tape entry(model_.kernels());
+  entry.set_listener(listener);
   const Variable embedding = model_.embed(entry, batch, options);
   LoopState state = piece.first == 0 ? model_.start(batch, embedding) : LoopedModel::resume(*carry);
   if (carry != nullptr) *carry = {};
@@ -134,13 +137,14 @@ PieceSums PieceRun::run(const TokenBatch& batch, const Piece& piece, const Micro
   StateGradient gradient;
   {
     Tape tape = model_.tape(Tape::Mode::kRecord);
+    if (!recomputes) tape.set_listener(listener);
     int64_t recorded_from = piece.gradient_from;
     LoopState leaves;
     if (piece.gradient_from > piece.first) {
       state = model_.start(batch, Tape::constant(embedding.value));
       state = run_without_gradient(batch, embedding, std::move(state), piece.first, piece.gradient_from, piece.last,
                                    micro_step, sums);
-    } else if (piece.kept_every > 0 && piece.last - piece.first > piece.kept_every) {
+    } else if (recomputes) {
       recorded_from = piece.first + (piece.last - piece.first - 1) / piece.kept_every * piece.kept_every;
       leaves = run_and_keep(tape, batch, embedding, piece, recorded_from, options, micro_step, sums);
       state = leaves;
@@ -148,7 +152,8 @@ PieceSums PieceRun::run(const TokenBatch& batch, const Piece& piece, const Micro
     for (int64_t loop = recorded_from; loop < piece.last; ++loop) {
       model_.run_loops(tape, batch, embedding, loop, loop + 1, options, state);
       if (const double weight = weight_of(loop, piece.last); weight != 0)
-        exit(batch, embedding, state, weight, micro_step, sums);
+        exit(batch, embedding, state, weight, micro_step, sums,
+             !recomputes && loop == piece.last - 1 ? listener : nullptr);
     }
     losses.finish(model_.groups().world());
     sums.aux += losses.aux();
@@ -159,17 +164,18 @@ PieceSums PieceRun::run(const TokenBatch& batch, const Piece& piece, const Micro
     gradient = take(leaves);
   }
   losses.replay();
-  recompute(batch, embedding, piece, losses, std::move(gradient));
+  recompute(batch, embedding, piece, losses, std::move(gradient), listener);
   entry.backward();
   return sums;
 }
 
 void PieceRun::recompute(const TokenBatch& batch, const Variable& embedding, const Piece& piece, RouterLosses& losses,
-                         StateGradient gradient) {
+                         StateGradient gradient, GradientListener* listener) {
   LoopedModel::Options options;
   options.losses = &losses;
   for (auto segment = static_cast<int64_t>(kept_.size()) - 1; segment >= 0; --segment) {
     Tape tape = model_.tape(Tape::Mode::kRecord);
+    if (segment == 0) tape.set_listener(listener);
     const int64_t first = piece.first + segment * piece.kept_every;
     const LoopState leaves = segment == 0 ? model_.start(batch, embedding)
                                           : LoopedModel::resume_with_leaves(tape, kept_[static_cast<size_t>(segment)]);

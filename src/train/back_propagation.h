@@ -59,9 +59,10 @@ class PieceRun {
       : model_(model), loop_weights_(loop_weights), router_losses_(router_losses), observer_(observer) {}
 
   /// Forward and backward; gradients are added to the parameters'. carry: the state before the first loop, or none for
-  /// the start of the sequence; receives the state after the last one if wanted. Collective.
+  /// the start of the sequence; receives the state after the last one if wanted. listener: learns which gradients are
+  /// complete, where this run is the last that adds to them; else null. Collective.
   PieceSums run(const TokenBatch& batch, const Piece& piece, const MicroStep& micro_step, LoopCarry* carry,
-                bool want_carry);
+                bool want_carry, GradientListener* listener = nullptr);
 
  private:
   struct StateGradient {
@@ -76,16 +77,17 @@ class PieceRun {
   /// Loops without gradient; exits after them train head and coda only.
   LoopState run_without_gradient(const TokenBatch& batch, const Variable& embedding, LoopState state, int64_t first,
                                  int64_t last, int64_t end, const MicroStep& micro_step, PieceSums& sums);
-  /// Coda, head and loss after a loop, unwound at once: gradients go to the slots of `state` and `embedding`.
+  /// Coda, head and loss after a loop, unwound at once: gradients go to the slots of `state` and `embedding`. listener:
+  /// of the last exit, where all other tapes that add to gradients have been recorded.
   void exit(const TokenBatch& batch, const Variable& embedding, const LoopState& state, double weight,
-            const MicroStep& micro_step, PieceSums& sums);
+            const MicroStep& micro_step, PieceSums& sums, GradientListener* listener = nullptr);
   /// Loops up to `last` without a graph, keeping states for recompute(); returns the state as leaves of `leaves_of`.
   LoopState run_and_keep(const Tape& leaves_of, const TokenBatch& batch, const Variable& embedding, const Piece& piece,
                          int64_t last, const LoopedModel::Options& options, const MicroStep& micro_step,
                          PieceSums& sums);
   /// The kept segments once more, from the last to the first, each unwound at once.
   void recompute(const TokenBatch& batch, const Variable& embedding, const Piece& piece, RouterLosses& losses,
-                 StateGradient gradient);
+                 StateGradient gradient, GradientListener* listener);
 
   LoopedModel& model_;
   const std::vector<double>& loop_weights_;

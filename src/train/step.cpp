@@ -4,7 +4,6 @@
 
 #include "comm/collective_guard.h"
 #include "moe/balance.h"
-#include "optim/gradients.h"
 
 namespace heddle {
 
@@ -18,7 +17,8 @@ TrainStep::TrainStep(LoopedModel& model, Optimizer& optimizer, const StepConfig&
       statistics_(model, largest_loops_),
       router_losses_{model.config().moe.aux_loss, model.config().moe.router_z_loss, model.config().moe.aux_scope,
                      config.measure_router_losses},
-      piece_run_(model, config_.loop_weights, router_losses_, &statistics_) {}
+      piece_run_(model, config_.loop_weights, router_losses_, &statistics_),
+      reduction_(model.parameters(), optimizer.shards(), config_.reduction_bucket) {}
 
 /// Targets that count and tokens of all ranks: every rank learns the same numbers.
 std::vector<MicroStep> TrainStep::count(const std::vector<TokenBatch>& micro_batches, StepResult& result) const {
@@ -40,11 +40,13 @@ std::vector<MicroStep> TrainStep::count(const std::vector<TokenBatch>& micro_bat
 }
 
 PieceSums TrainStep::run_piece(const std::vector<TokenBatch>& micro_batches, const std::vector<MicroStep>& micro_steps,
-                               const Piece& piece, bool last) {
+                               const Piece& piece, bool last, bool updates) {
   PieceSums total;
   for (size_t i = 0; i < micro_batches.size(); ++i) {
     statistics_.select_micro_batch(i);
-    const PieceSums sums = piece_run_.run(micro_batches[i], piece, micro_steps[i], &carries_[i], !last);
+    const bool completes = updates && i + 1 == micro_batches.size();
+    const PieceSums sums =
+        piece_run_.run(micro_batches[i], piece, micro_steps[i], &carries_[i], !last, completes ? &reduction_ : nullptr);
     total.cross_entropy += sums.cross_entropy;
     total.last_cross_entropy += sums.last_cross_entropy;
     total.logit_z += sums.logit_z;
@@ -69,7 +71,7 @@ void TrainStep::report(size_t segment, PieceSums sums, StepResult& result) const
 
 bool TrainStep::update(size_t segment, const StepPlan& plan, StepResult& result) {
   const double loss = result.segment_loss[segment];
-  reduce_gradients(model_.parameters(), optimizer_.shards());
+  reduction_.finish();
   const double norm = gradient_norm(model_.parameters(), model_.groups(), optimizer_.shards(), model_.kernels());
   result.gradient_norm[segment] = norm;
   const bool spike = config_.spike_guard && spike_guard_.is_spike(segment, loss);
@@ -111,8 +113,9 @@ StepResult TrainStep::run(const std::vector<TokenBatch>& micro_batches, const St
     const bool last = segment + 1 == pieces.size();
     if (segment == 0 || update_each) model_.parameters().clear_gradients();
     collective_place().segment = static_cast<int64_t>(segment);
-    report(segment, run_piece(micro_batches, micro_steps, pieces[segment], last), result);
-    if (!update_each && !last) continue;
+    const bool updates = update_each || last;
+    report(segment, run_piece(micro_batches, micro_steps, pieces[segment], last, updates), result);
+    if (!updates) continue;
     healthy = update(segment, plan, result);
     if (healthy)
       std::fill_n(result.skipped.begin() + static_cast<std::ptrdiff_t>(update_each ? segment : 0),

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "model/looped_model.h"
+#include "optim/gradients.h"
 #include "optim/optimizer.h"
 #include "train/back_propagation.h"
 #include "train/routing_statistics.h"
@@ -25,6 +26,8 @@ struct StepConfig {
   bool spike_guard = false;
   bool measure_router_losses = false;  ///< report A and Q also where their coefficients are zero
   int64_t largest_loops = 0;           ///< that any step will run; 0: the model's
+  /// Bytes of complete gradients whose sum over ranks begins together, while the backward pass goes on (layout).
+  int64_t reduction_bucket = int64_t{25} << 20;
 };
 
 /// What is special about a step.
@@ -60,8 +63,9 @@ class TrainStep {
 
  private:
   std::vector<MicroStep> count(const std::vector<TokenBatch>& micro_batches, StepResult& result) const;
+  /// updates: an update follows.
   PieceSums run_piece(const std::vector<TokenBatch>& micro_batches, const std::vector<MicroStep>& micro_steps,
-                      const Piece& piece, bool last);
+                      const Piece& piece, bool last, bool updates);
   void report(size_t segment, PieceSums sums, StepResult& result) const;
   bool update(size_t segment, const StepPlan& plan, StepResult& result);
   void balance();
@@ -75,6 +79,7 @@ class TrainStep {
   RoutingStatistics statistics_;
   RouterLossConfig router_losses_;
   PieceRun piece_run_;
+  GradientReduction reduction_;
   std::vector<LoopCarry> carries_;  ///< per micro-batch
 };
 

@@ -103,6 +103,8 @@ void TrainConfig::declare(Config& c) {
   c.add("schedule.decay_ratio", schedule.decay_ratio, ratio, "wsd: share of the steps that decay");
   c.add("schedule.min_ratio", schedule.min_ratio, ratio, "last rate over peak rate");
   c.add("layout.expert_parallel", expert_parallel, {1, 65536, false, false}, "ranks over which the experts are split");
+  c.add("layout.gradient_bucket", gradient_bucket, {0, 1e6, false, false},
+        "MiB of complete gradients that ranks sum together while the backward pass goes on");
   c.add("layout.zero", optimizer.zero, "split optimizer state over the ranks that hold the same weights (ZeRO-1)");
   declare_conditions(c);
 }
@@ -130,6 +132,7 @@ void TrainConfig::validate_schedule() {
   loop_schedule.finish(model.loops, steps);
   schedule.growth_step = loop_schedule.growth_step;
   step.largest_loops = loops_of_steps().largest();
+  step.reduction_bucket = gradient_bucket << 20;
   if (weights > 0 && (step.largest_loops != model.loops || loop_schedule.growth_initial_loops > 0 ||
                       loop_schedule.distribution != LoopDistribution::kFixed))
     throw UsageError("loss.loop_weights with a loop count that changes",

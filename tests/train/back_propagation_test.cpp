@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <map>
 
 #include "tests/train/family_points.h"
 
@@ -69,6 +70,43 @@ TEST_P(FamilyPoint, CheckpointedIsFullToTheBit) {
   for (const int64_t segment : {1, 2, 3, 5, 9}) {
     SCOPED_TRACE(fmt::format("segments of {}", segment));
     expect_same_bits(Trained(plan_of(Mode::kCheckpointed, segment)), full);
+  }
+}
+
+/// Keeps each gradient as it is when the last use of its parameter is unwound.
+class Snapshots final : public GradientListener {
+ public:
+  void used(Parameter& p) override { ++uses_[&p]; }
+  void unwound(Parameter& p) override {
+    if (--uses_.at(&p) == 0 && p.has_gradient) complete[p.name] = p.gradient.get<float>();
+  }
+  std::map<std::string, std::vector<float>> complete;
+
+ private:
+  std::map<const Parameter*, int> uses_;
+};
+
+TEST_P(FamilyPoint, ListenersLearnWhenAGradientIsComplete) {
+  for (const Mode mode : {Mode::kFull, Mode::kCheckpointed, Mode::kTruncated}) {
+    if (mode == Mode::kTruncated && GetParam().plan.model.lanes > 0) continue;
+    SCOPED_TRACE(kBackPropagationModes(mode));
+    const auto world = make_single_communicator();
+    Training training(plan_of(mode, mode == Mode::kFull ? 0 : 2), *world, 1, 4);
+    const RouterLossConfig no_losses;
+    PieceRun run(training.model, training.plan.step.loop_weights, no_losses, nullptr);
+    Snapshots snapshots;
+    const Piece piece = pieces_of(training.plan.step.back_propagation, training.plan.model.loops).at(0);
+    run.run(training.batches(1).at(0), piece, {1.0 / 64, 64, 1}, nullptr, false, &snapshots);
+    size_t with_gradient = 0;
+    for (const Parameter& p : training.model.parameters().all()) {
+      with_gradient += p.has_gradient;
+      const auto found = snapshots.complete.find(p.name);
+      if (found == snapshots.complete.end()) continue;
+      EXPECT_EQ(found->second, p.gradient.get<float>()) << p.name;
+    }
+    // Of recomputed loops those of the first segment only, and not what exits use: they come before.
+    const size_t least = mode == Mode::kCheckpointed ? 1 : with_gradient;
+    EXPECT_GE(snapshots.complete.size(), least);
   }
 }
 
