@@ -97,14 +97,14 @@ nlohmann::json to_json(const Speed& speed) {
 
 double median_seconds(DeviceClock& clock, int64_t repetitions, const std::function<void()>& work,
                       const std::function<void()>& before) {
-  constexpr size_t kLeast = 3;
+  const int64_t least = std::min<int64_t>(3, repetitions);
   constexpr double kMostSeconds = 0.5;
   work();
   clock.wait();
   std::vector<double> times;
   const auto start = std::chrono::steady_clock::now();
   const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
-  while (times.size() < kLeast || (static_cast<int64_t>(times.size()) < repetitions && elapsed() < kMostSeconds)) {
+  for (int64_t i = 0; i < least || (i < repetitions && elapsed() < kMostSeconds); ++i) {
     if (before) before();
     times.push_back(clock.seconds(work));
   }
@@ -121,7 +121,7 @@ DeviceLimits device_limits(const Device& device, DeviceClock& clock, int64_t pro
 #endif
   // Some machines do not say how large their cache is, and virtual ones that it is all of a large server's.
   if (!gpu)
-    limits.cache_bytes = std::clamp<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), int64_t{4} << 20, int64_t{32} << 20);
+    limits.cache_bytes = std::clamp<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), int64_t{1} << 20, int64_t{8} << 20);
   limits.measured.bytes_per_second = measured_copy(device, clock, limits.cache_bytes);
   limits.measured.flops_per_second[0] = measured_product(device, clock, product_size, RealType::kFloat32);
   if (gpu) limits.measured.flops_per_second[1] = measured_product(device, clock, product_size, RealType::kBfloat16);

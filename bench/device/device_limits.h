@@ -30,7 +30,7 @@ nlohmann::json to_json(const DeviceLimits& limits);
 /// Bytes of the device's memory that are in use, those of libraries included; 0 on a CPU.
 int64_t device_bytes_in_use(const Device& device);
 
-/// Median of the seconds of calls of `work`: `repetitions`, fewer after half a second, at least 3, and one before.
+/// Median of the seconds of calls of `work`: `repetitions`, after half a second no more than 3, and one before.
 /// `before` runs before each, outside of the time.
 double median_seconds(DeviceClock& clock, int64_t repetitions, const std::function<void()>& work,
                       const std::function<void()>& before = {});
