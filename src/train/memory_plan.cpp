@@ -46,6 +46,7 @@ MemoryUse plan_memory(const TrainConfig& config, const ModelConfig& model_config
   const auto world = make_dry_communicator(rank, ranks);
   ProcessGroups groups(*world, make_dry_communicator(rank % width, width),
                        make_dry_communicator(rank / width, ranks / width));
+  groups.set_exchange_chunks(config.exchange_chunks);
   ModelConfig shape = model_config;
   if (shape.moe.gate == Gate::kLearned) shape.moe.gate = Gate::kUniform;
   shape.moe.capacity_factor = 0;  // it would only drop slots

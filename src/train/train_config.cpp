@@ -103,6 +103,8 @@ void TrainConfig::declare(Config& c) {
   c.add("schedule.decay_ratio", schedule.decay_ratio, ratio, "wsd: share of the steps that decay");
   c.add("schedule.min_ratio", schedule.min_ratio, ratio, "last rate over peak rate");
   c.add("layout.expert_parallel", expert_parallel, {1, 65536, false, false}, "ranks over which the experts are split");
+  c.add("layout.exchange_chunks", exchange_chunks, {1, 64, false, false},
+        "parts in which a micro-batch travels to its experts: one travels while another is computed");
   c.add("layout.gradient_bucket", gradient_bucket, {0, 1e6, false, false},
         "MiB of complete gradients that ranks sum together while the backward pass goes on");
   c.add("layout.zero", optimizer.zero, "split optimizer state over the ranks that hold the same weights (ZeRO-1)");

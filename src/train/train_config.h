@@ -26,6 +26,7 @@ struct TrainConfig {
   bool document_mask = true;
   int64_t unique_tokens = 0;  ///< of the train part that are used; 0: all
   int64_t expert_parallel = 1;
+  int64_t exchange_chunks = 1;
   int64_t gradient_bucket = 25;  ///< MiB
   std::string device = "auto";
   std::string precision = "float32";

@@ -58,6 +58,7 @@ class Run {
                          config.unique_tokens}),
         rows_(micro_batch_rows(config.global_batch, config.micro_batch, world_.rank(), world_.size())),
         bytes_of_(token_bytes(store_)) {
+    groups_.set_exchange_chunks(config.exchange_chunks);
     model_.parameters().allocate_gradients();
     info_.config = resolved;
     info_.tokenizer_kind = store_.tokenizer_kind();
