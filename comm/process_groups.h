@@ -28,6 +28,11 @@ class ProcessGroups {
   Communicator& expert_parallel() { return *expert_parallel_; }  ///< ranks among which tokens travel
   Communicator& expert_replicas() { return *expert_replicas_; }  ///< ranks that hold the same experts
 
+  /// Parts in which the tokens of a micro-batch travel to their experts: while one part is on its way, the experts
+  /// compute another.
+  int64_t exchange_chunks() const { return exchange_chunks_; }
+  void set_exchange_chunks(int64_t chunks) { exchange_chunks_ = chunks; }
+
   /// Contiguous experts of this rank; refuses a number that expert_parallel does not divide.
   ExpertRange owned_experts(int64_t experts) const;
 
@@ -35,6 +40,7 @@ class ProcessGroups {
   Communicator& world_;
   std::unique_ptr<Communicator> expert_parallel_;
   std::unique_ptr<Communicator> expert_replicas_;
+  int64_t exchange_chunks_ = 1;
 };
 
 /// Throws UsageError unless expert_parallel divides both ranks and experts; lists the choices that do.

@@ -154,12 +154,14 @@ Combine::Combine(Tape& tape, Communicator& group, std::shared_ptr<const RoutePla
   });
 }
 
-Variable Combine::finish(Tape& tape, const Variable& base) {
+Variable Combine::finish(Tape& tape, const Variable& base, const Tensor& into) {
   const Kernels& k = tape.kernels();
   const RoutePlan& p = *state_->plan;
   const Tensor& y = state_->y.value;
   const bool onto = base.value.defined();
-  const Tensor sums = onto ? base.value : Tensor::empty({p.tokens, y.dim(1)}, Purpose::kActivations, y.dtype());
+  const Tensor sums = onto             ? base.value
+                      : into.defined() ? into
+                                       : Tensor::empty({p.tokens, y.dim(1)}, Purpose::kActivations, y.dtype());
   if (p.local())
     k.sum_slots(p.tokens, y.dim(1), p.row_begin.i64(), p.row_slot.i64(), p.slot_weight.f32(), y.reals(), onto,
                 sums.reals());

@@ -29,8 +29,8 @@ class Combine {
   /// their gradient here.
   Combine(Tape& tape, Communicator& group, std::shared_ptr<const RoutePlan> plan, const Variable& y,
           const Variable& weights);
-  /// The sums [N,D], onto `base` (consumed) where that is defined.
-  Variable finish(Tape& tape, const Variable& base = {});
+  /// The sums [N,D], onto `base` (consumed) where that is defined, else in the memory of `into` where that is.
+  Variable finish(Tape& tape, const Variable& base = {}, const Tensor& into = {});
 
  private:
   struct State;

@@ -1,6 +1,7 @@
 #include "moe/moe_layer.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "moe/dispatch.h"
 
@@ -59,6 +60,61 @@ Routing choose(Tape& tape, ProcessGroups& groups, const MoeConfig& config, const
   return routing;
 }
 
+/// A part of the tokens on its way through the experts.
+struct Chunk {
+  std::shared_ptr<const RoutePlan> plan;
+  Variable x, weights;
+  std::optional<Dispatch> to_experts;
+  std::optional<Combine> to_tokens;
+};
+
+std::vector<int64_t> chunk_sizes(int64_t rows, int64_t chunks) {
+  std::vector<int64_t> sizes;
+  for (int64_t c = 0; c < chunks; ++c) sizes.push_back(rows * (c + 1) / chunks - rows * c / chunks);
+  return sizes;
+}
+
+/// Plans of all parts: the host waits for counts before the first row travels, and not again.
+std::vector<Chunk> make_chunks(Tape& tape, ProcessGroups& groups, const MoeConfig& config, const Routing& chosen,
+                               const Variable& x, const Variable& weights, const std::vector<int64_t>& sizes,
+                               RowMarks* marks) {
+  const bool one = sizes.size() == 1;
+  const std::vector<Variable> xs = one ? std::vector{x} : split_rows(tape, x, sizes);
+  const std::vector<Variable> ws = one ? std::vector{weights} : split_rows(tape, weights, sizes);
+  std::vector<Chunk> chunks;
+  int64_t first = 0;
+  for (size_t c = 0; c < sizes.size(); first += sizes[c++]) {
+    const auto part = [&](const Tensor& of) { return of.defined() ? of.rows(first, sizes[c]) : of; };
+    chunks.push_back({make_route_plan(tape.kernels(), groups.expert_parallel(), config.experts, part(chosen.index),
+                                      part(chosen.keep), part(chosen.weights), marks),
+                      xs[c],
+                      ws[c],
+                      {},
+                      {}});
+  }
+  return chunks;
+}
+
+Variable experts(Tape& tape, const MoeParameters& p, const RoutePlan& plan, const Variable& rows) {
+  const Variable hidden = swiglu(tape, grouped_linear(tape, rows, tape.parameter(*p.gate_proj), plan.expert_offsets),
+                                 grouped_linear(tape, rows, tape.parameter(*p.up_proj), plan.expert_offsets));
+  return grouped_linear(tape, hidden, tape.parameter(*p.down_proj), plan.expert_offsets);
+}
+
+/// Results of all parts, onto base where there is one.
+Variable gather(Tape& tape, std::vector<Chunk>& chunks, const Variable& x, const Variable& base,
+                const std::vector<int64_t>& sizes) {
+  if (chunks.size() == 1) return chunks[0].to_tokens->finish(tape, base);
+  const bool onto = base.value.defined();
+  const Tensor whole = onto ? base.value : Tensor::empty(x.value.shape(), Purpose::kActivations, x.value.dtype());
+  const std::vector<Variable> bases = onto ? split_rows(tape, base, sizes) : std::vector<Variable>(chunks.size());
+  std::vector<Variable> parts;
+  int64_t first = 0;
+  for (size_t c = 0; c < chunks.size(); first += sizes[c++])
+    parts.push_back(chunks[c].to_tokens->finish(tape, bases[c], whole.rows(first, sizes[c])));
+  return join_rows(tape, whole, parts);
+}
+
 }  // namespace
 
 Variable moe_forward(Tape& tape, ProcessGroups& groups, const MoeConfig& config, const MoeParameters& p,
@@ -68,23 +124,25 @@ Variable moe_forward(Tape& tape, ProcessGroups& groups, const MoeConfig& config,
   Routing chosen = choose(tape, groups, config, p, visit, scores, &weights);
 
   Communicator& group = groups.expert_parallel();
-  const auto plan =
-      make_route_plan(tape.kernels(), group, config.experts, chosen.index, chosen.keep, chosen.weights, visit.marks);
-  // The shared experts are computed while rows travel: their inner part on the way out, their outer part on the way
-  // back.
-  Dispatch to_experts(tape, group, plan, x);
+  const std::vector<int64_t> sizes = chunk_sizes(x.value.dim(0), group.size() > 1 ? groups.exchange_chunks() : 1);
+  std::vector<Chunk> chunks = make_chunks(tape, groups, config, chosen, x, weights, sizes, visit.marks);
+  const auto send = [&](Chunk& chunk) { chunk.to_experts.emplace(tape, group, chunk.plan, chunk.x); };
+  // While rows travel, the experts compute the part before, and the shared experts their inner part on the way out and
+  // their outer part on the way back.
+  send(chunks[0]);
   Variable shared;
   if (p.shared_gate_proj != nullptr)
     shared = swiglu(tape, linear(tape, x, tape.parameter(*p.shared_gate_proj)),
                     linear(tape, x, tape.parameter(*p.shared_up_proj)));
-  const Variable rows = to_experts.finish(tape);
-  const Variable hidden = swiglu(tape, grouped_linear(tape, rows, tape.parameter(*p.gate_proj), plan->expert_offsets),
-                                 grouped_linear(tape, rows, tape.parameter(*p.up_proj), plan->expert_offsets));
-  const Variable expert_out = grouped_linear(tape, hidden, tape.parameter(*p.down_proj), plan->expert_offsets);
-  Combine to_tokens(tape, group, plan, expert_out, weights);
+  for (size_t c = 0; c < chunks.size(); ++c) {
+    if (c + 1 < chunks.size()) send(chunks[c + 1]);
+    const Variable rows = chunks[c].to_experts->finish(tape);
+    chunks[c].to_tokens.emplace(tape, group, chunks[c].plan, experts(tape, p, *chunks[c].plan, rows),
+                                chunks[c].weights);
+  }
   Variable base;
   if (shared.value.defined()) base = linear(tape, shared, tape.parameter(*p.shared_down_proj));
-  const Variable out = to_tokens.finish(tape, base);
+  const Variable out = gather(tape, chunks, x, base, sizes);
   if (visit.routing != nullptr) *visit.routing = std::move(chosen);
   return out;
 }

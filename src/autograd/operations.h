@@ -3,6 +3,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "autograd/tape.h"
 
@@ -59,6 +60,10 @@ Variable residual_add(Tape& tape, const Variable& stream, float scale, const Var
 /// x [N,M] plus row `row` of table, which has count / M rows (a vector [M] is one row). Only that row of the table gets
 /// a gradient.
 Variable add_row(Tape& tape, const Variable& x, const Variable& table, int64_t row);
+/// Consecutive stretches of the rows of x, `counts` rows each and all of them together, as views of its memory.
+std::vector<Variable> split_rows(Tape& tape, const Variable& x, const std::vector<int64_t>& counts);
+/// `whole`, whose rows are those of the parts, in order, and lie in the memory of the parts' values.
+Variable join_rows(Tape& tape, const Tensor& whole, const std::vector<Variable>& parts);
 /// (1 + s) * x + b: x [N,D], modulation [N,2D] = [s | b].
 Variable modulate(Tape& tape, const Variable& x, const Variable& modulation);
 

@@ -16,7 +16,7 @@ MemoryUse dry_step(const TrainConfig& config, const ModelConfig& shape, ProcessG
   Allocator pages(untouched_memory());
   const ScopedAllocator scope(pages);
   const Kernels& kernels = dry::kernels();
-  LoopedModel model(shape, groups, kernels);
+  LoopedModel model(shape, groups, kernels, config.precision == "bfloat16" ? DType::kBfloat16 : DType::kFloat32);
   Optimizer optimizer(config.optimizer, model.parameters(), groups, kernels);
   model.parameters().allocate_gradients();
   TrainStep step(model, optimizer, config.step);
@@ -46,6 +46,7 @@ MemoryUse plan_memory(const TrainConfig& config, const ModelConfig& model_config
   const auto world = make_dry_communicator(rank, ranks);
   ProcessGroups groups(*world, make_dry_communicator(rank % width, width),
                        make_dry_communicator(rank / width, ranks / width));
+  groups.set_exchange_chunks(config.exchange_chunks);
   ModelConfig shape = model_config;
   if (shape.moe.gate == Gate::kLearned) shape.moe.gate = Gate::kUniform;
   shape.moe.capacity_factor = 0;  // it would only drop slots
@@ -65,19 +66,28 @@ MemoryUse plan_memory(const TrainConfig& config, const ModelConfig& model_config
   return plan;
 }
 
-void check_memory(const MemoryUse& plan, int local_ranks) {
+void check_memory(const MemoryUse& plan, int local_ranks, const Device& device) {
+  const char* const hint =
+      "lower train.micro_batch or backprop.loops (of segmented, checkpointed, truncated), split experts over more "
+      "ranks "
+      "(layout.expert_parallel) and state with layout.zero, or take a smaller model";
+  const auto needed = static_cast<double>(plan.total_peak);
+  if (device.memory_in_use) {
+    if (plan.total_peak > device.room_bytes)
+      throw UsageError(fmt::format("a training step wants {} of tensors, and {} has room for {}", human_bytes(needed),
+                                   device.description, human_bytes(static_cast<double>(device.room_bytes))),
+                       hint);
+    return;
+  }
   struct sysinfo machine {};
   if (::sysinfo(&machine) != 0) return;
   const double total = static_cast<double>(machine.totalram) * machine.mem_unit;
-  const double needed = static_cast<double>(plan.total_peak) * local_ranks;
-  if (needed > total)
-    throw UsageError(fmt::format("a training step wants {} of tensors per rank, {} for the {} rank(s) of this host, "
-                                 "which has {} of memory",
-                                 human_bytes(static_cast<double>(plan.total_peak)), human_bytes(needed), local_ranks,
-                                 human_bytes(total)),
-                     "lower train.micro_batch or backprop.loops (of segmented, checkpointed, truncated), split experts "
-                     "over more ranks "
-                     "(layout.expert_parallel) and state with layout.zero, or take a smaller model");
+  if (needed * local_ranks > total)
+    throw UsageError(
+        fmt::format("a training step wants {} of tensors per rank, {} for the {} rank(s) of this host, "
+                    "which has {} of memory",
+                    human_bytes(needed), human_bytes(needed * local_ranks), local_ranks, human_bytes(total)),
+        hint);
 }
 
 }  // namespace heddle

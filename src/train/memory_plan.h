@@ -11,7 +11,8 @@ namespace heddle {
 /// config.model with its vocabulary known. Not collective: any rank can plan for any number of ranks.
 MemoryUse plan_memory(const TrainConfig& config, const ModelConfig& model, int rank, int ranks);
 
-/// Throws UsageError if `local_ranks` ranks with this plan exceed the memory of this host.
-void check_memory(const MemoryUse& plan, int local_ranks);
+/// Throws UsageError if this plan exceeds the room on the device or, on a CPU, `local_ranks` ranks with it the memory
+/// of this host.
+void check_memory(const MemoryUse& plan, int local_ranks, const Device& device);
 
 }  // namespace heddle

@@ -71,6 +71,8 @@ void TrainConfig::declare(Config& c) {
   c.add("run.skip_limit", skip_limit, count, "skipped steps in a row that end the run");
   c.add("run.check_collectives", check_collectives,
         "compare every call between ranks before it is made, and name the first that differs; slow");
+  c.add("run.collective_timeout", collective_timeout, {0, 1e9, false, false},
+        "seconds after which a call between ranks that does not end ends the job; 0: never");
   c.add("run.summary", summary, "file for a JSON summary of the session; empty: none");
   c.add("data.store", store, "token store made by heddle data build");
   c.add("data.document_mask", document_mask, "tokens see their own document only, positions restart there");
@@ -103,6 +105,8 @@ void TrainConfig::declare(Config& c) {
   c.add("schedule.decay_ratio", schedule.decay_ratio, ratio, "wsd: share of the steps that decay");
   c.add("schedule.min_ratio", schedule.min_ratio, ratio, "last rate over peak rate");
   c.add("layout.expert_parallel", expert_parallel, {1, 65536, false, false}, "ranks over which the experts are split");
+  c.add("layout.exchange_chunks", exchange_chunks, {1, 64, false, false},
+        "parts in which a micro-batch travels to its experts: one travels while another is computed");
   c.add("layout.gradient_bucket", gradient_bucket, {0, 1e6, false, false},
         "MiB of complete gradients that ranks sum together while the backward pass goes on");
   c.add("layout.zero", optimizer.zero, "split optimizer state over the ranks that hold the same weights (ZeRO-1)");

@@ -101,7 +101,8 @@ inline void expect_same_training(TrainingPlan plan, int64_t micro_batch, int64_t
     trainings.push_back(std::make_unique<Training>(plan, test_world(), expert_parallel, micro_batch));
     all.push_back(trainings.back().get());
   }
-  for (int64_t step = 1; step <= plan.steps && !testing::Test::HasFailure(); ++step)
+  // A failure of one rank ends the test on all: what follows is collective.
+  for (int64_t step = 1; step <= plan.steps && all_ranks(test_world(), !testing::Test::HasFailure()); ++step)
     expect_same_step(all, reference, step);
 }
 

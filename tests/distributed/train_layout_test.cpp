@@ -31,7 +31,7 @@ TEST(EveryLayout, AndOptimizerAndZeroEqualsOneRankInFourMicroBatches) {
       }
     }
     int64_t choices = 0;
-    for (int64_t step = 1; step <= plan.steps && !HasFailure(); ++step) {
+    for (int64_t step = 1; step <= plan.steps && all_ranks(test_world(), !HasFailure()); ++step) {
       choices += Choices(reference, step).count();
       expect_same_step(all, reference, step);
     }
@@ -168,7 +168,7 @@ TEST(TrainLayout, OneRankGetsEveryTokenAndThenNone) {
   const auto single = make_single_communicator();
   Training reference(plan, *single, 1, plan.global_batch);
   Training training(plan, test_world(), test_world().size(), plan.global_batch / test_world().size());
-  for (int64_t step = 1; step <= 6 && !HasFailure(); ++step) {
+  for (int64_t step = 1; step <= 6 && all_ranks(test_world(), !HasFailure()); ++step) {
     for (Training* t : {&reference, &training}) t->favour(step % 2 == 1 ? of_first : of_last);
     expect_same_step({&training}, reference, step);
     int64_t mine = 0;

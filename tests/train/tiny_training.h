@@ -22,6 +22,7 @@ struct TrainingPlan {
   int64_t sequence = 16;
   int64_t steps = 10;
   std::vector<int64_t> favoured;  ///< experts whose bias starts at +10
+  int64_t exchange_chunks = 1;
 
   TrainingPlan() { step.back_propagation = in_segments(2); }
 };
@@ -52,6 +53,7 @@ struct Training {
         optimizer(plan.optimizer, model.parameters(), groups, kernels),
         trainer(model, optimizer, plan.step),
         rows(micro_batch_rows(p.global_batch, micro_batch, world.rank(), world.size())) {
+    groups.set_exchange_chunks(plan.exchange_chunks);
     model.initialise(5);
     model.parameters().allocate_gradients();
     model.set_active_loops(loops.active(1));
