@@ -38,6 +38,16 @@ int64_t planned(const TrainConfig& config, Purpose purpose = Purpose::kActivatio
   return plan_memory(config, config.model, 0, 1).peak[static_cast<size_t>(purpose)];
 }
 
+/// A step whose first values are float32 would keep all that follow from them in float32.
+TEST(MemoryPlan, HasNarrowActivationsFromTheEmbeddingOn) {
+  for (const int64_t segment_loops : {0, 1}) {
+    TrainConfig config = segmented(3, segment_loops);
+    const int64_t wide = planned(config);
+    config.precision = "bfloat16";
+    EXPECT_LT(planned(config), 3 * wide / 4) << segment_loops;
+  }
+}
+
 TEST(MemoryPlan, IsWhatAStepWithEvenRoutingReaches) {
   struct Case {
     const char* optimizer;
