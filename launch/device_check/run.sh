@@ -174,7 +174,8 @@ kernel_tests() {
 
 # curve PRECISION STEPS FIRST LAST: the tiny run against the CPU's, within these tolerances in nats per token: of each of
 # the first 10 steps, and of the mean of the last 20.
-float32_tolerance=(0.001 0.02)
+# Two builds for CPUs with other vectors and threads differed by 1e-8 and 1e-4.
+float32_tolerance=(0.0001 0.01)
 bfloat16_tolerance=(0.05 0.05)
 curve() {
   limited bin/heddle train --config configs/loom-tiny.cfg --data.store store.h5 --layout.expert_parallel 1 \
