@@ -114,6 +114,17 @@ TEST_F(DeviceCheck, ReportNamesFilesThatAreNotWhole) {
   expect("'" HEDDLE_DEVICE_REPORT "' curve a b c -1 0", 2, "'-1' is no tolerance");
 }
 
+TEST_F(DeviceCheck, ReportPassesOnlyWithEveryStepThatWasWanted) {
+  const auto report = [](const std::string& not_run) {
+    return "mkdir scratch/r; cd scratch/r; touch machine.txt parts.txt; printf '{\"preset\": \"p\", "
+           "\"sequence_length\": 8, "
+           "\"precision\": \"float32\", \"segment_loops\": 3, \"steps\": [], \"not_run\": [" +
+           not_run + "]}' >training_p.json; '" HEDDLE_DEVICE_REPORT "' tables .; s=$?; cat device_check.md; exit $s";
+  };
+  expect(report(""), 0, "# Device check: all parts passed");
+  expect(report("\"12 loops, full\""), 1, "Not run for lack of time: 12 loops, full.");
+}
+
 TEST(Curves, AreHeldStepByStepFirstAndByTheirMeanLast) {
   using device_check::compare_curves;
   std::vector<double> reference(40, 5.0), losses(40, 5.0);
