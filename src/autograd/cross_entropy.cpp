@@ -1,5 +1,5 @@
 // Head and loss together, a chunk of rows at a time: with V = 49152 the logits of a micro-batch would be the largest
-// tensor of the whole step. The gradient of a chunk is made while its logits are in cache.
+// tensor of the whole step. The gradient of a chunk is made while its logits are in a processor's cache.
 #include <algorithm>
 
 #include "autograd/operations.h"
@@ -7,10 +7,9 @@
 namespace heddle {
 
 namespace {
-/// About 4 MiB of logits at a time, in multiples of 16 rows.
-int64_t chunk_rows(int64_t vocabulary) {
-  constexpr int64_t kChunkElements = int64_t{1} << 20;
-  return std::max<int64_t>(16, kChunkElements / vocabulary / 16 * 16);
+/// In multiples of 16 rows.
+int64_t chunk_rows(const Kernels& kernels, int64_t vocabulary) {
+  return std::max<int64_t>(16, kernels.logits_at_once / vocabulary / 16 * 16);
 }
 }  // namespace
 
@@ -22,7 +21,7 @@ HeadSums cross_entropy_head(Tape& tape, const Variable& x, const Variable& weigh
                             const HeadOptions& options, float gradient_scale) {
   const Kernels& k = tape.kernels();
   const int64_t n = x.value.dim(0), width = x.value.dim(1), vocabulary = weight.value.dim(0);
-  const int64_t chunk = std::min(n, chunk_rows(vocabulary));
+  const int64_t chunk = std::min(n, chunk_rows(k, vocabulary));
   const bool wanted = tape.recording() && (x.wants_gradient() || weight.wants_gradient());
   const bool narrow = x.value.dtype() == DType::kBfloat16;
   const Reals w = (narrow ? weight.narrow : weight.value).reals();

@@ -27,6 +27,9 @@ namespace heddle {
 
 struct Kernels {
   const char* name;
+  /// Head logits that are computed together (autograd/cross_entropy.cpp): few enough to stay in a processor's cache,
+  /// and enough to fill a GPU.
+  int64_t logits_at_once;
   Matmul* matmul;
   GroupedMatmulForward* grouped_matmul_forward;
   GroupedMatmulInputGradient* grouped_matmul_input_gradient;
@@ -103,7 +106,8 @@ const Kernels& kernels();
 const Kernels& waiting_kernels();
 }  // namespace cuda
 namespace dry {
-const Kernels& kernels();  ///< computes nothing
-}
+/// Computes nothing; memory is asked for as with the given table.
+Kernels kernels(const Kernels& of);
+}  // namespace dry
 
 }  // namespace heddle

@@ -12,10 +12,10 @@ namespace {
 
 /// A dry step with the given micro-batches.
 MemoryUse dry_step(const TrainConfig& config, const ModelConfig& shape, ProcessGroups& groups,
-                   const std::vector<RowRange>& rows_of) {
+                   const std::vector<RowRange>& rows_of, const Kernels& of_device) {
   Allocator pages(untouched_memory());
   const ScopedAllocator scope(pages);
-  const Kernels& kernels = dry::kernels();
+  const Kernels kernels = dry::kernels(of_device);
   LoopedModel model(shape, groups, kernels, config.precision == "bfloat16" ? DType::kBfloat16 : DType::kFloat32);
   Optimizer optimizer(config.optimizer, model.parameters(), groups, kernels);
   model.parameters().allocate_gradients();
@@ -41,7 +41,8 @@ MemoryUse dry_step(const TrainConfig& config, const ModelConfig& shape, ProcessG
 
 }  // namespace
 
-MemoryUse plan_memory(const TrainConfig& config, const ModelConfig& model_config, int rank, int ranks) {
+MemoryUse plan_memory(const TrainConfig& config, const ModelConfig& model_config, int rank, int ranks,
+                      const Kernels& kernels) {
   const auto width = static_cast<int>(config.expert_parallel);
   const auto world = make_dry_communicator(rank, ranks);
   ProcessGroups groups(*world, make_dry_communicator(rank % width, width),
@@ -56,11 +57,11 @@ MemoryUse plan_memory(const TrainConfig& config, const ModelConfig& model_config
   constexpr int64_t kExact = 3;
   std::vector<RowRange> rows = micro_batch_rows(config.global_batch, config.micro_batch, 0, ranks);
   const auto count = static_cast<int64_t>(rows.size());
-  if (count <= kExact) return dry_step(config, shape, groups, rows);
+  if (count <= kExact) return dry_step(config, shape, groups, rows, kernels);
   rows.resize(kExact - 1);
-  const MemoryUse fewer = dry_step(config, shape, groups, rows);
+  const MemoryUse fewer = dry_step(config, shape, groups, rows, kernels);
   rows.push_back(rows.back());
-  MemoryUse plan = dry_step(config, shape, groups, rows);
+  MemoryUse plan = dry_step(config, shape, groups, rows, kernels);
   for (size_t p = 0; p < plan.peak.size(); ++p) plan.peak[p] += (count - kExact) * (plan.peak[p] - fewer.peak[p]);
   plan.total_peak += (count - kExact) * (plan.total_peak - fewer.total_peak);
   return plan;

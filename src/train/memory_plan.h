@@ -8,8 +8,10 @@ namespace heddle {
 
 /// Tensor bytes by purpose that rank `rank` of `ranks` holds (`current`, after the step) and reaches (`peak`) in a
 /// training step when every expert gets its equal share of the tokens (or as moe.gate says). `model` is
-/// config.model with its vocabulary known. Not collective: any rank can plan for any number of ranks.
-MemoryUse plan_memory(const TrainConfig& config, const ModelConfig& model, int rank, int ranks);
+/// config.model with its vocabulary known; `kernels` are those of the device. Not collective: any rank can plan for any
+/// number of ranks.
+MemoryUse plan_memory(const TrainConfig& config, const ModelConfig& model, int rank, int ranks,
+                      const Kernels& kernels = cpu::kernels());
 
 /// Throws UsageError if this plan exceeds the room on the device or, on a CPU, `local_ranks` ranks with it the memory
 /// of this host.

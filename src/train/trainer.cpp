@@ -101,7 +101,7 @@ class Run {
   /// Before anything large is allocated.
   static MemoryUse checked_plan(Job& job, const TrainConfig& config, const ModelConfig& model, const Device& device) {
     try {
-      const MemoryUse plan = plan_memory(config, model, job.world().rank(), job.world().size());
+      const MemoryUse plan = plan_memory(config, model, job.world().rank(), job.world().size(), *device.kernels);
       check_memory(plan, job.local_size(), device);
       return plan;
     } catch (const std::bad_alloc&) {

@@ -47,7 +47,8 @@ int64_t elements_of(const ModelConfig& config) {
   const ScopedAllocator scope(pages);
   const auto world = make_dry_communicator(0, 1);
   ProcessGroups groups(*world, make_dry_communicator(0, 1), make_dry_communicator(0, 1));
-  LoopedModel model(config, groups, dry::kernels());
+  const Kernels dry = dry::kernels(cpu::kernels());
+  LoopedModel model(config, groups, dry);
   return model.parameters().global_count();
 }
 
@@ -314,8 +315,9 @@ TEST_F(Presets, ZeroLeavesEveryElementOfTheStateToOneRank) {
     const auto world = make_dry_communicator(rank, kRanks);
     ProcessGroups groups(*world, make_dry_communicator(rank % kWidth, kWidth),
                          make_dry_communicator(rank / kWidth, kRanks / kWidth));
-    LoopedModel model(settings.model, groups, dry::kernels());
-    Optimizer optimizer(settings.optimizer, model.parameters(), groups, dry::kernels());
+    const Kernels dry = dry::kernels(cpu::kernels());
+    LoopedModel model(settings.model, groups, dry);
+    Optimizer optimizer(settings.optimizer, model.parameters(), groups, dry);
     for (const Optimizer::State& state : optimizer.states()) owned += state.owned.count;
   }
   EXPECT_EQ(owned, 1'644'913'920);

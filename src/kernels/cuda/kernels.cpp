@@ -31,6 +31,7 @@ const Kernels& kernels() {
   static const Kernels table = [] {
     Kernels t{};
     t.name = "cuda";
+    t.logits_at_once = int64_t{1} << 26;
     t.matmul = matmul;
     t.grouped_matmul_forward = grouped_matmul_forward;
     t.grouped_matmul_input_gradient = grouped_matmul_input_gradient;
@@ -101,6 +102,7 @@ const Kernels& waiting_kernels() {
   static const Kernels table = [] {
     Kernels t{};
     t.name = "cuda_waiting";
+    t.logits_at_once = kernels().logits_at_once;
     for_each_kernel([&](auto entry) { set_waiting<decltype(entry)::kPointer>(t.*entry.kPointer); });
     // A question about sizes, without work on the device.
     t.attention_workspace = attention_workspace;

@@ -20,19 +20,17 @@ void clear(Function*& entry) {
 
 }  // namespace
 
-const Kernels& kernels() {
-  static const Kernels table = [] {
-    Kernels t{};
-    t.name = "dry";
-    for_each_kernel([&](auto entry) { clear(t.*entry.kPointer); });
-    // How much scratch memory, and who sends what where, are shapes too.
-    t.attention_workspace = cpu::kernels().attention_workspace;
-    t.route_count = cpu::kernels().route_count;
-    t.route_send = cpu::kernels().route_send;
-    t.route_receive = cpu::kernels().route_receive;
-    return t;
-  }();
-  return table;
+Kernels kernels(const Kernels& of) {
+  Kernels t{};
+  t.name = "dry";
+  for_each_kernel([&](auto entry) { clear(t.*entry.kPointer); });
+  // How much scratch memory, and who sends what where, are shapes too.
+  t.logits_at_once = of.logits_at_once;
+  t.attention_workspace = of.attention_workspace;
+  t.route_count = cpu::kernels().route_count;
+  t.route_send = cpu::kernels().route_send;
+  t.route_receive = cpu::kernels().route_receive;
+  return t;
 }
 
 }  // namespace heddle::dry

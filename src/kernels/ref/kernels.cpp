@@ -9,6 +9,7 @@ const Kernels& kernels() {
   static const Kernels table = [] {
     Kernels t{};
     t.name = "ref";
+    t.logits_at_once = int64_t{1} << 20;
     enter<matmul>(t.matmul);
     enter<grouped_matmul_forward>(t.grouped_matmul_forward);
     enter<grouped_matmul_input_gradient>(t.grouped_matmul_input_gradient);
