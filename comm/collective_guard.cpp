@@ -15,9 +15,7 @@ class Comparison {
   /// Collective over the world. `what`: operation, communicator and the sizes that must agree.
   void compare(const std::string& what) {
     ++calls_;
-    const CollectivePlace& at = collective_place();
-    const std::string text = fmt::format("call {} at step {}, segment {}, loop {}, layer {}{}{}: {}", calls_, at.step,
-                                         at.segment, at.loop, at.layer, *at.phase == '\0' ? "" : ", ", at.phase, what);
+    const std::string text = fmt::format("call {} at {}: {}", calls_, text_of(collective_place()), what);
     const uint64_t mine = hash64(text);
     std::vector<uint64_t> all(static_cast<size_t>(world_.size()));
     world_.all_gather(&mine, sizeof mine, all.data());
@@ -143,6 +141,11 @@ class GuardedCommunicator : public Communicator {
 CollectivePlace& collective_place() {
   static CollectivePlace place;
   return place;
+}
+
+std::string text_of(const CollectivePlace& at) {
+  return fmt::format("step {}, segment {}, loop {}, layer {}{}{}", at.step, at.segment, at.loop, at.layer,
+                     *at.phase == '\0' ? "" : ", ", at.phase);
 }
 
 std::unique_ptr<Communicator> guard_collectives(Communicator& world) {

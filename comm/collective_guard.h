@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "comm/communicator.h"
 
@@ -15,6 +16,7 @@ struct CollectivePlace {
   const char* phase = "";  ///< "forward", "backward", ...
 };
 CollectivePlace& collective_place();
+std::string text_of(const CollectivePlace& place);  ///< "step 3, segment 0, loop 1, layer 2, backward"
 
 /// The communicator with the guard in front; so are those that are split from it. `world` must outlive it.
 std::unique_ptr<Communicator> guard_collectives(Communicator& world);

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <exception>
 
+#include "comm/call_watchdog.h"
 #include "support/narrow.h"
 
 namespace heddle {
@@ -36,10 +37,12 @@ void MpiCommunicator::check(int status, const char* operation) const {
 }
 
 void MpiCommunicator::barrier() {
+  const WatchedCall watched("barrier", rank_, size_);
   check(MPI_Barrier(comm_), "barrier");
 }
 
 void MpiCommunicator::broadcast(void* data, size_t bytes, int root) {
+  const WatchedCall watched("broadcast", rank_, size_);
   auto* next = static_cast<char*>(data);
   for (size_t left = bytes; left > 0;) {
     const size_t part = std::min(left, static_cast<size_t>(chunk_bytes_));
@@ -51,6 +54,7 @@ void MpiCommunicator::broadcast(void* data, size_t bytes, int root) {
 }
 
 void MpiCommunicator::all_gather(const void* sent, size_t bytes, void* received) {
+  const WatchedCall watched("all_gather", rank_, size_);
   // Chunks of every rank's contribution land side by side in scratch and go to their places from there.
   const auto* from = static_cast<const char*>(sent);
   auto* to = static_cast<char*>(received);
@@ -84,6 +88,7 @@ int64_t longest_shard(std::span<const int64_t> begins) {
 // Piece by piece of every rank's shard: its owner gets all contributions and adds them in rank order.
 template <typename T>
 void MpiCommunicator::sum_shards(std::span<T> values, std::span<const int64_t> begins, MPI_Datatype type) {
+  const WatchedCall watched("sum over ranks", rank_, size_);
   const int64_t step = std::max<int64_t>(1, chunk_bytes_ / static_cast<int64_t>(sizeof(T)));
   std::vector<T> contributions;
   std::vector<MPI_Request> requests;
@@ -114,6 +119,7 @@ void MpiCommunicator::sum_shards(std::span<T> values, std::span<const int64_t> b
 
 template <typename T>
 void MpiCommunicator::gather_shards(std::span<T> values, std::span<const int64_t> begins, MPI_Datatype type) {
+  const WatchedCall watched("gathering of shards", rank_, size_);
   const int64_t step = std::max<int64_t>(1, chunk_bytes_ / static_cast<int64_t>(sizeof(T)));
   std::vector<MPI_Request> requests;
   for (int64_t first = 0; first < longest_shard(begins); first += step) {
@@ -167,6 +173,7 @@ void MpiCommunicator::all_reduce_sum(std::span<double> values) {
 
 template <typename T>
 void MpiCommunicator::reduce(std::span<T> values, MPI_Datatype type, MPI_Op operation, const char* name) {
+  const WatchedCall watched(name, rank_, size_);
   const size_t step = static_cast<size_t>(std::max<int64_t>(1, chunk_bytes_ / static_cast<int64_t>(sizeof(T))));
   for (size_t first = 0; first < values.size(); first += step) {
     const size_t part = std::min(step, values.size() - first);
@@ -193,6 +200,7 @@ void MpiCommunicator::all_reduce_max(std::span<double> values) {
 }
 
 void MpiCommunicator::exchange_counts(std::span<const int64_t> sent, int64_t per_rank, std::span<int64_t> received) {
+  const WatchedCall watched("exchange_counts", rank_, size_);
   require(static_cast<int64_t>(sent.size()) == per_rank * size_ && received.size() == sent.size(),
           "exchange of {} counts for {} ranks", sent.size(), size_);
   check(MPI_Alltoall(sent.data(), narrow<int>(per_rank), MPI_INT64_T, received.data(), narrow<int>(per_rank),
@@ -203,6 +211,7 @@ void MpiCommunicator::exchange_counts(std::span<const int64_t> sent, int64_t per
 
 void MpiCommunicator::exchange_rows(const void* sent, std::span<const int64_t> send_rows, void* received,
                                     std::span<const int64_t> receive_rows, size_t row_bytes) {
+  const WatchedCall watched("exchange_rows", rank_, size_);
   require(static_cast<int>(send_rows.size()) == size_ && static_cast<int>(receive_rows.size()) == size_,
           "exchange lists of {} and {} ranks, there are {}", send_rows.size(), receive_rows.size(), size_);
   require(send_rows[rank_] == receive_rows[rank_], "rank {} sends itself {} rows and expects {}", rank_,
@@ -244,6 +253,7 @@ void MpiCommunicator::exchange_rows(const void* sent, std::span<const int64_t> s
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::split(int colour) {
+  const WatchedCall watched("split of the ranks", rank_, size_);
   MPI_Comm part = MPI_COMM_NULL;
   check(MPI_Comm_split(comm_, colour, rank_, &part), "split of the ranks");
   return std::make_unique<MpiCommunicator>(part, true, chunk_bytes_);

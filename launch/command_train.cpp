@@ -1,6 +1,7 @@
 // heddle train: start a run, or go on with it.
 #include <nlohmann/json.hpp>
 
+#include "comm/call_watchdog.h"
 #include "device/device.h"
 #include "launch/program.h"
 #include "support/atomic_file.h"
@@ -23,6 +24,7 @@ int run_train_command(Job& job, const Arguments& arguments) {
   require_writable_target(settings.summary);
   const std::string resolved = config.resolved();
   log_line("configuration:\n" + resolved);
+  set_collective_timeout(settings.collective_timeout);
   const std::unique_ptr<OpenDevice> device = open_device(job, settings.device, settings.precision);
   const TrainOutcome outcome = train(job, settings, resolved, device->device());
   if (!settings.summary.empty() && job.world().rank() == 0)

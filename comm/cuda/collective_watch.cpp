@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "comm/call_watchdog.h"
 #include "cuda/context.h"
 #include "cuda/library_error.h"
 #include "support/error.h"
@@ -49,9 +50,7 @@ std::string CollectiveWatch::first_unfinished() {
   forget_finished();
   if (calls_.empty()) return "no collective is under way";
   const Call& call = calls_.front();
-  const CollectivePlace& at = call.place;
-  return fmt::format("rank {} of {} waits in {} at step {}, segment {}, loop {}, layer {}{}{}", call.rank, call.size,
-                     call.operation, at.step, at.segment, at.loop, at.layer, *at.phase == '\0' ? "" : ", ", at.phase);
+  return fmt::format("rank {} of {} waits in {} at {}", call.rank, call.size, call.operation, text_of(call.place));
 }
 
 void CollectiveWatch::check(double waited) {
@@ -62,8 +61,8 @@ void CollectiveWatch::check(double waited) {
     throw Error(fmt::format("NCCL reports '{}': {}", ncclGetErrorString(state), first_unfinished()),
                 "another rank ended or a connection broke; the message of the rank that failed first says why");
   }
-  if (timeout_ > 0 && waited > timeout_)
-    throw Error(fmt::format("no end after {:.0f} s: {}", waited, first_unfinished()),
+  if (const double timeout = collective_timeout(); timeout > 0 && waited > timeout)
+    throw Error(fmt::format("no end after {:.0f} s (run.collective_timeout): {}", waited, first_unfinished()),
                 "another rank hangs or makes other calls: look at its last lines, or use run.check_collectives");
 }
 

@@ -20,7 +20,6 @@ class CollectiveWatch {
 
   void add(ncclComm_t communicator);
   void remove(ncclComm_t communicator);
-  void set_timeout(double seconds) { timeout_ = seconds; }
 
   /// Call behind every collective: it is under way until the communication stream has passed this point.
   void enqueued(const char* operation, int rank, int size);
@@ -38,7 +37,6 @@ class CollectiveWatch {
   void forget_finished();
   std::string first_unfinished();
 
-  double timeout_ = 600;
   std::vector<ncclComm_t> communicators_;
   std::deque<Call> calls_;
 };

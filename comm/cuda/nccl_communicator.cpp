@@ -269,8 +269,4 @@ std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host) {
   return std::make_unique<NcclCommunicator>(host);
 }
 
-void set_collective_timeout(double seconds) {
-  CollectiveWatch::instance().set_timeout(seconds);
-}
-
 }  // namespace heddle

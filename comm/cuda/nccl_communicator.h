@@ -12,7 +12,4 @@ namespace heddle {
 /// result. Needs the context (cuda/context.h). Collective.
 std::unique_ptr<Communicator> make_nccl_communicator(Communicator& host);
 
-/// Seconds without an end of a collective after which a rank gives up and says where (0: never).
-void set_collective_timeout(double seconds);
-
 }  // namespace heddle

@@ -23,12 +23,11 @@ void* device_malloc(size_t bytes) {
   const cudaError_t status = cudaMalloc(&memory, bytes);
   if (status == cudaErrorMemoryAllocation) {
     cudaGetLastError();  // reported here: later calls must not see it again
-    size_t free_bytes = 0, total_bytes = 0;
-    check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+    const auto [used, all] = memory_in_use();
     throw OutOfDeviceMemory(
         fmt::format("GPU {} has no room for {:.1f} MiB: {:.1f} of {:.1f} MiB are free", context().device(),
-                    static_cast<double>(bytes) / (1 << 20), static_cast<double>(free_bytes) / (1 << 20),
-                    static_cast<double>(total_bytes) / (1 << 20)),
+                    static_cast<double>(bytes) / (1 << 20), static_cast<double>(all - used) / (1 << 20),
+                    static_cast<double>(all) / (1 << 20)),
         "use smaller micro-batches, more recomputation or more GPUs");
   }
   check(status, "cudaMalloc");
@@ -37,6 +36,12 @@ void* device_malloc(size_t bytes) {
 
 void device_free(void* memory) {
   if (memory != nullptr) check(cudaFree(memory), "cudaFree");
+}
+
+std::pair<int64_t, int64_t> memory_in_use() {
+  size_t free_bytes = 0, total_bytes = 0;
+  check(cudaMemGetInfo(&free_bytes, &total_bytes), "cudaMemGetInfo");
+  return {static_cast<int64_t>(total_bytes - free_bytes), static_cast<int64_t>(total_bytes)};
 }
 
 void* pinned_malloc(size_t bytes) {

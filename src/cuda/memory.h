@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <utility>
 
 #include "cuda/copies.h"
 #include "support/error.h"
@@ -18,6 +20,9 @@ class OutOfDeviceMemory : public Error {
 void* device_malloc(size_t bytes);
 /// Waits for all work of the device first. Frees nothing for nullptr.
 void device_free(void* memory);
+
+/// Bytes of the device that are in use, by this process or others, and bytes that it has.
+std::pair<int64_t, int64_t> memory_in_use();
 
 /// Uninitialised host memory that the GPU reads and writes directly; nullptr for 0 bytes.
 void* pinned_malloc(size_t bytes);

@@ -2,8 +2,10 @@
 // ranks that goes with them.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/job.h"
@@ -20,7 +22,9 @@ struct Device {
   std::string description;  ///< for people: the GPU's name and memory
   const Kernels* kernels = nullptr;
   DType activations = DType::kFloat32;
-  int64_t memory_bytes = 0;  ///< of the GPU; 0 on a CPU
+  int64_t room_bytes = 0;  ///< of the GPU for tensors, when it was opened; 0 on a CPU
+  /// Bytes of the GPU that are in use, by whatever, and that it has; nothing on a CPU.
+  std::function<std::pair<int64_t, int64_t>()> memory_in_use = {};
 };
 
 /// Opened once per process, before any tensor and closed after the last one. While it stands, new tensors lie in the

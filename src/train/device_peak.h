@@ -3,11 +3,13 @@
 
 #include "comm/communicator.h"
 #include "kernels/kernels.h"
+#include "tensor/tensor.h"
 
 namespace heddle {
 
-/// Floating-point operations per second of all ranks together, each multiplying 512 x 512 matrices for about
-/// 50 milliseconds at the same time. Collective.
-double measure_peak_flops(Communicator& world, const Kernels& kernels);
+/// Floating-point operations per second of all ranks together, each multiplying square matrices of the given type for
+/// about 50 milliseconds at the same time (of zeros, at which GPUs run fastest). Their size is the first power of two
+/// from 512 to 8192 that takes half a millisecond. Collective.
+double measure_peak_flops(Communicator& world, const Kernels& kernels, DType type);
 
 }  // namespace heddle

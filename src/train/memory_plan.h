@@ -11,11 +11,13 @@ namespace heddle {
 /// config.model with its vocabulary known. Not collective: any rank can plan for any number of ranks.
 MemoryUse plan_memory(const TrainConfig& config, const ModelConfig& model, int rank, int ranks);
 
-/// Throws UsageError where the rows of a step, or what a micro-batch of few rows makes expect of its many, exceed the
-/// memory of this host: before plan_memory(), which takes time and memory itself, for the routes of all tokens.
-void check_batch(const TrainConfig& config, const ModelConfig& model, int ranks, int local_ranks);
+/// Throws UsageError where the rows of a step exceed the memory of this host, or what a micro-batch of few rows makes
+/// expect of its many the room for tensors: before plan_memory(), which takes time and memory itself, for the routes of
+/// all tokens.
+void check_batch(const TrainConfig& config, const ModelConfig& model, int ranks, int local_ranks, const Device& device);
 
-/// Throws UsageError if `local_ranks` ranks with this plan exceed the memory of this host.
-void check_memory(const MemoryUse& plan, int local_ranks);
+/// Throws UsageError if this plan exceeds the room on the device or, on a CPU, `local_ranks` ranks with it the memory
+/// of this host.
+void check_memory(const MemoryUse& plan, int local_ranks, const Device& device);
 
 }  // namespace heddle

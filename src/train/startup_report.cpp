@@ -109,7 +109,7 @@ std::string data_table(const TokenStore& store, const TrainConfig& config) {
 
 }  // namespace
 
-std::string memory_report(Communicator& world, const MemoryUse& plan) {
+std::string memory_report(Communicator& world, const MemoryUse& plan, const Device& device) {
   const MemoryUse use = Allocator::current().use();
   std::vector<int64_t> numbers(use.current.begin(), use.current.end());
   numbers.insert(numbers.end(), use.peak.begin(), use.peak.end());
@@ -127,15 +127,21 @@ std::string memory_report(Communicator& world, const MemoryUse& plan) {
         "\n";
   text += fmt::format(kRow, "all", bytes(3 * kCount), bytes(3 * kCount + 1), bytes(3 * kCount + 2)) +
           fmt::format("   (held from the system: {})\n", bytes(3 * kCount + 3));
+  if (device.memory_in_use) {
+    auto [used, all] = device.memory_in_use();
+    world.all_reduce_max(std::span<int64_t>(&used, 1));
+    text += fmt::format("  of the GPU {} of {} are in use, workspaces, libraries and other programs included\n",
+                        human_bytes(static_cast<double>(used)), human_bytes(static_cast<double>(all)));
+  }
   return text;
 }
 
 std::string startup_report(Job& job, const TrainConfig& config, const TokenStore& store, LoopedModel& model,
-                           const std::string& device, double peak_flops, const MemoryUse& plan) {
+                           const Device& device, double peak_flops, const MemoryUse& plan) {
   const int ranks = job.world().size();
   std::string text = fmt::format("ranks: {}\n{}", ranks, rank_lines(job));
-  text +=
-      fmt::format("device: {}, {:.0f} GFLOP/s of matrix products measured over all ranks\n", device, peak_flops * 1e-9);
+  text += fmt::format("device: {}, {:.0f} GFLOP/s of matrix products measured over all ranks\n", device.description,
+                      peak_flops * 1e-9);
   const int64_t per_step = div_up(config.global_batch, config.micro_batch * ranks);
   text += fmt::format(
       "layout: {} data ranks, expert parallel {}; {} sequences of {} tokens per step in {} micro-steps of up to {} per "
@@ -150,7 +156,7 @@ std::string startup_report(Job& job, const TrainConfig& config, const TokenStore
                       counts.size() > 1 ? fmt::format(" (steps of {})", loop_counts_text(counts)) : "");
   text += parameter_table(model.config(), static_cast<int>(config.expert_parallel));
   text += data_table(store, config);
-  text += memory_report(job.world(), plan);
+  text += memory_report(job.world(), plan, device);
   return text;
 }
 

@@ -71,6 +71,8 @@ void TrainConfig::declare(Config& c) {
   c.add("run.skip_limit", skip_limit, count, "skipped steps in a row that end the run");
   c.add("run.check_collectives", check_collectives,
         "compare every call between ranks before it is made, and name the first that differs; slow");
+  c.add("run.collective_timeout", collective_timeout, {0, 1e9, false, false},
+        "seconds after which a call between ranks that does not end ends the job; 0: never");
   c.add("run.summary", summary, "file for a JSON summary of the session; empty: none");
   c.add("data.store", store, "token store made by heddle data build");
   c.add("data.document_mask", document_mask, "tokens see their own document only, positions restart there");

@@ -35,13 +35,14 @@ struct TrainConfig {
   int64_t checkpoint_interval = 0;  ///< steps; 0: only at the end
   int64_t keep_checkpoints = 2;
   std::string checkpoint_writer = "auto";
-  int64_t log_interval = 10;        ///< steps between terminal lines
-  int64_t validation_interval = 0;  ///< steps; 0: only at the end
-  int64_t validation_samples = 0;   ///< sequences of a validation during training; 0: all
-  int64_t stop_after = 0;           ///< stop (with a checkpoint) after this step; 0: train.steps
-  std::string summary;              ///< file for a JSON summary of the session; empty: none
-  bool check_collectives = false;   ///< compare every collective call over all ranks
-  int64_t skip_limit = 10;          ///< skipped steps in a row that end the run
+  int64_t log_interval = 10;         ///< steps between terminal lines
+  int64_t validation_interval = 0;   ///< steps; 0: only at the end
+  int64_t validation_samples = 0;    ///< sequences of a validation during training; 0: all
+  int64_t stop_after = 0;            ///< stop (with a checkpoint) after this step; 0: train.steps
+  std::string summary;               ///< file for a JSON summary of the session; empty: none
+  double collective_timeout = 1800;  ///< seconds; 0: none
+  bool check_collectives = false;    ///< compare every collective call over all ranks
+  int64_t skip_limit = 10;           ///< skipped steps in a row that end the run
 
   CheckpointWriter writer() const;  ///< of checkpoint_writer
 

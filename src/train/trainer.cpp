@@ -48,7 +48,7 @@ class Run {
         resolved_(resolved),
         store_(TokenStore::open(config.store)),
         model_config_(complete(config.model)),
-        memory_plan_(checked_plan(job, config, model_config_)),
+        memory_plan_(checked_plan(job, config, model_config_, device)),
         groups_(world_, static_cast<int>(config.expert_parallel)),
         model_(model_config_, groups_, *device.kernels, device.activations),
         loops_(config.loop_schedule, model_config_.loops, static_cast<uint64_t>(config.seed)),
@@ -69,8 +69,8 @@ class Run {
 
   TrainOutcome go() {
     prepare();
-    const double peak = measure_peak_flops(world_, model_.kernels());
-    log_line(startup_report(job_, config_, store_, model_, device_.description, peak, memory_plan_));
+    const double peak = measure_peak_flops(world_, model_.kernels(), device_.activations);
+    log_line(startup_report(job_, config_, store_, model_, device_, peak, memory_plan_));
     peak_flops_ = peak;
     Allocator::current().reset_peaks();
     const int64_t last = config_.stop_after > 0 ? std::min(config_.stop_after, config_.steps) : config_.steps;
@@ -92,7 +92,7 @@ class Run {
     if (!outcome_.stopped) validate(0);
     if (outcome_.stopped)
       log_line(fmt::format("stopped by a signal after step {}; go on with --run.resume true", done_));
-    log_line(memory_report(world_, memory_plan_));
+    log_line(memory_report(world_, memory_plan_, device_));
     outcome_.steps_done = done_;
     outcome_.tokens_per_second = session_seconds_ > 0 ? session_tokens_ / session_seconds_ : 0;
     outcome_.peak_bytes = Allocator::current().use().total_peak;
@@ -102,11 +102,11 @@ class Run {
 
  private:
   /// Before anything large is allocated.
-  static MemoryUse checked_plan(Job& job, const TrainConfig& config, const ModelConfig& model) {
+  static MemoryUse checked_plan(Job& job, const TrainConfig& config, const ModelConfig& model, const Device& device) {
     try {
-      check_batch(config, model, job.world().size(), job.local_size());
+      check_batch(config, model, job.world().size(), job.local_size(), device);
       const MemoryUse plan = plan_memory(config, model, job.world().rank(), job.world().size());
-      check_memory(plan, job.local_size());
+      check_memory(plan, job.local_size(), device);
       return plan;
     } catch (const std::bad_alloc&) {
       throw UsageError("a training step is too large even to be planned",

@@ -27,6 +27,7 @@ check "one rank aborts" 7 1 "error: [rank 1] on $(hostname): the disk of this ra
 check "output before an abort" 7 1 "started" "${two[@]}" abort-one
 check "all ranks abort" 2 1 "no such configuration" "${two[@]}" abort-all
 check "an exception leaves the job" 1 1 "[rank 1] on $(hostname): an exception left the job" "${two[@]}" throw-one
+check "a rank never comes" 1 1 "rank 0 of 2 waits in barrier at step 7, segment 0, loop 2, layer 1, forward" "${two[@]}" hang-one
 check "one rank alone" 2 1 "error: no such configuration" "$helper" abort-all
 check "one rank alone ends" 0 1 "ended with 1 ranks" "$helper" end
 check "one rank under mpirun" 2 1 "error: no such configuration" "$mpirun" -n 1 "$helper" abort-all

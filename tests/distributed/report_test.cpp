@@ -21,7 +21,8 @@ TEST(StartupReport, NamesExpertsInTotalAndPerRank) {
     ProcessGroups groups(test_world(), expert_parallel);
     LoopedModel model(config.model, groups, cpu::kernels());
     const MemoryUse plan = plan_memory(config, config.model, test_world().rank(), test_world().size());
-    const std::string report = startup_report(test_job(), config, store, model, "cpu", 1e9, plan);
+    const std::string report =
+        startup_report(test_job(), config, store, model, {.name = "cpu", .description = "cpu"}, 1e9, plan);
     for (const std::string& part :
          {fmt::format("routed experts (8, {} per rank)", 8 / expert_parallel),
           fmt::format("{} data ranks, expert parallel {}", test_world().size(), expert_parallel),

@@ -124,13 +124,14 @@ TEST(BatchMemory, WhatNoHostHoldsIsRefusedByArithmetic) {
   config.model.hidden_size = 1 << 20;
   config.global_batch = config.micro_batch = 1'000'000;
   config.sequence = 1 << 20;
-  expect_error<UsageError>([&] { check_batch(config, config.model, 1, 1); }, "the 1000000 sequences of a step take");
+  expect_error<UsageError>([&] { check_batch(config, config.model, 1, 1, Device{}); },
+                           "the 1000000 sequences of a step take");
   config.global_batch = config.micro_batch = 1000;
-  expect_error<UsageError>([&] { check_batch(config, config.model, 1, 1); },
+  expect_error<UsageError>([&] { check_batch(config, config.model, 1, 1, Device{}); },
                            "states and their gradients of 1000 sequences in one layer take");
   config.micro_batch = 1;
   config.sequence = 16;
-  EXPECT_NO_THROW(check_batch(config, config.model, 1, 1));
+  EXPECT_NO_THROW(check_batch(config, config.model, 1, 1, Device{}));
 }
 
 TEST(BatchMemory, ManyRowsAreRefusedByWhatFewTake) {
@@ -141,11 +142,26 @@ TEST(BatchMemory, ManyRowsAreRefusedByWhatFewTake) {
   // States and their gradients alone would fit in half of it.
   config.global_batch = config.micro_batch = host / (16 * config.model.hidden_size * config.sequence);
   const int64_t before = resident();
-  expect_error<UsageError>([&] { check_batch(config, config.model, 1, 1); },
+  expect_error<UsageError>([&] { check_batch(config, config.model, 1, 1, Device{}); },
                            fmt::format("tensors of a step of {} sequences in a micro-batch take", config.micro_batch));
   EXPECT_LT(resident() - before, int64_t{64} << 20);
   config.global_batch = config.micro_batch = 64;
-  EXPECT_NO_THROW(check_batch(config, config.model, 1, 1));
+  EXPECT_NO_THROW(check_batch(config, config.model, 1, 1, Device{}));
+  // The room for tensors is that of the GPU where there is one.
+  Device gpu;
+  gpu.description = "a small GPU";
+  gpu.room_bytes = 100 << 20;
+  gpu.memory_in_use = [] { return std::pair<int64_t, int64_t>(); };
+  expect_error<UsageError>([&] { check_batch(config, config.model, 1, 1, gpu); },
+                           "for a small GPU, which has room for 100.00 MiB");
+  MemoryUse plan;
+  plan.total_peak = 200 << 20;
+  expect_error<UsageError>(
+      [&] { check_memory(plan, 8, gpu); },
+      "the tensors of a training step want 200.00 MiB per rank, 200.00 MiB for a small GPU, which");
+  EXPECT_NO_THROW(check_memory(plan, 8, Device{}));
+  plan.total_peak = int64_t{1} << 60;
+  expect_error<UsageError>([&] { check_memory(plan, 8, Device{}); }, "for the 8 rank(s) of this host, which has room");
 }
 
 TEST(MemoryPlan, IsWhatAStepReachesUnderEverySchedule) {

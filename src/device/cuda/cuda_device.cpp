@@ -1,11 +1,13 @@
 #include "device/cuda/cuda_device.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include <string_view>
 
 #include "comm/cuda/nccl_communicator.h"
 #include "cuda/context.h"
+#include "cuda/memory.h"
 #include "device/cuda/cuda_memory.h"
 #include "support/numbers.h"
 
@@ -19,6 +21,9 @@ bool keep_blocks() {
   return text == nullptr || std::string_view(text) != "off";
 }
 
+/// What operations and sums over ranks will still take for themselves (cuda/scratch.h, kStagingBytes of NCCL sums).
+constexpr int64_t kBesideTensors = int64_t{128} << 20;
+
 class CudaDevice final : public OpenDevice {
  public:
   CudaDevice(Job& job, int number, DType activations)
@@ -27,10 +32,12 @@ class CudaDevice final : public OpenDevice {
     device_.name = "cuda";
     device_.kernels = &cuda::kernels();
     device_.activations = activations;
-    device_.memory_bytes = found.memory_bytes;
+    device_.memory_in_use = [] { return cuda::memory_in_use(); };
     device_.description = fmt::format("{}, compute capability {}.{}, {}", found.name, found.major, found.minor,
                                       human_bytes(static_cast<double>(found.memory_bytes)));
     if (job.world().size() > 1) job.use_device_world(make_nccl_communicator(job.world()));
+    const auto [used, all] = cuda::memory_in_use();
+    device_.room_bytes = std::max<int64_t>(all - used - kBesideTensors, 0);
   }
   ~CudaDevice() override { job_.use_device_world(nullptr); }
 

@@ -5,6 +5,8 @@
 #include <string>
 #include <thread>
 
+#include "comm/call_watchdog.h"
+#include "comm/collective_guard.h"
 #include "comm/job.h"
 #include "support/error.h"
 #include "support/log.h"
@@ -33,12 +35,21 @@ void throw_one(Job& job) {
   part->barrier();
 }
 
+/// Rank 1 never comes.
+void hang_one(Job& job) {
+  heddle::set_collective_timeout(1);
+  heddle::collective_place() = {.step = 7, .segment = 0, .loop = 2, .layer = 1, .phase = "forward"};
+  if (job.world().rank() == 1) std::this_thread::sleep_for(std::chrono::hours(1));
+  job.world().barrier();
+}
+
 int run(const std::string& how) {
   Job job;
   heddle::log_line("started");
   if (how == "abort-one") abort_one(job);
   if (how == "abort-all") abort_all(job);
   if (how == "throw-one") throw_one(job);
+  if (how == "hang-one") hang_one(job);
   heddle::log_line(fmt::format("ended with {} ranks", job.world().size()));
   return 0;
 }
