@@ -3,6 +3,8 @@
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
+#include <exception>
+
 #include "cuda/context.h"
 #include "cuda/error.h"
 
@@ -10,8 +12,14 @@ namespace heddle::cuda {
 
 namespace {
 
+/// From host memory that is not pinned the driver takes at most this much at once; for more it waits for the stream.
+constexpr size_t kTakenAtOnce = size_t{64} << 10;
+
 void copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, const char* call) {
   if (bytes == 0) return;
+  // Where the call would wait, the context waits before it: it also looks after the other ranks.
+  const bool waits = kind == cudaMemcpyDeviceToHost || (kind == cudaMemcpyHostToDevice && bytes > kTakenAtOnce);
+  if (waits) context().synchronize_compute();
   check(cudaMemcpyAsync(to, from, bytes, kind, context().compute_stream()), call);
 }
 
@@ -35,7 +43,13 @@ void* device_malloc(size_t bytes) {
 }
 
 void device_free(void* memory) {
-  if (memory != nullptr) check(cudaFree(memory), "cudaFree");
+  if (memory == nullptr) return;
+  // The context waits rather than cudaFree: it also looks after the other ranks. While an error unwinds it has done so.
+  if (has_context() && std::uncaught_exceptions() == 0) {
+    context().synchronize_compute();
+    context().synchronize_communication();
+  }
+  check(cudaFree(memory), "cudaFree");
 }
 
 std::pair<int64_t, int64_t> memory_in_use() {

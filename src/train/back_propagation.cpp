@@ -128,7 +128,7 @@ PieceSums PieceRun::run(const TokenBatch& batch, const Piece& piece, const Micro
   options.observer = observer_;
   options.losses = &losses;
   const bool recomputes = piece.kept_every > 0 && piece.last - piece.first > piece.kept_every;
-  Tape entry(model_.kernels());
+  Tape entry = model_.tape(Tape::Mode::kRecord);
   entry.set_listener(listener);
   const Variable embedding = model_.embed(entry, batch, options);
   LoopState state = piece.first == 0 ? model_.start(batch, embedding) : LoopedModel::resume(*carry);

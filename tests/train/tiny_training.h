@@ -45,10 +45,10 @@ inline TrainingPlan plan_with(const std::string& optimizer) {
 
 struct Training {
   Training(const TrainingPlan& p, Communicator& world, int expert_parallel, int64_t micro_batch,
-           const Kernels& kernels = cpu::kernels())
+           const Kernels& kernels = cpu::kernels(), DType activations = DType::kFloat32)
       : plan(with_largest_loops(p)),
         groups(world, expert_parallel),
-        model(plan.model, groups, kernels),
+        model(plan.model, groups, kernels, activations),
         loops(plan.loops, plan.model.loops, 5),
         optimizer(plan.optimizer, model.parameters(), groups, kernels),
         trainer(model, optimizer, plan.step),

@@ -18,10 +18,11 @@ class CudaTraining : public testing::Test {
     const ScopedAllocator scope(Allocator::host());
     return std::make_unique<Training>(plan, *alone_, 1, plan.global_batch);
   }
-  std::unique_ptr<Training> on_gpus(TrainingPlan plan, int expert_parallel, bool zero = false) {
+  std::unique_ptr<Training> on_gpus(TrainingPlan plan, int expert_parallel, bool zero = false,
+                                    DType activations = DType::kFloat32) {
     plan.optimizer.zero = zero;
     return std::make_unique<Training>(plan, test_world(), expert_parallel, plan.global_batch / test_world().size(),
-                                      device_->kernels());
+                                      device_->kernels(), activations);
   }
 
   /// Every layout of the ranks against one rank on a CPU, and against experts that are not split.
@@ -52,6 +53,35 @@ TEST_F(CudaTraining, MuonWithSharedExpertsEqualsTheCpu) {
   TrainingPlan plan = plan_with("muon");
   plan.steps = 3;
   expect_same_as_cpu(plan);
+}
+
+TEST_F(CudaTraining, TokensInPartsAndSumsDuringTheBackwardPassEqualTheCpu) {
+  TrainingPlan plan;
+  plan.steps = 2;
+  plan.exchange_chunks = 3;
+  plan.step.reduction_bucket = 0;
+  expect_same_as_cpu(plan);
+}
+
+TEST_F(CudaTraining, InBfloat16FollowsFloat32) {
+  // Rounding may move choices of experts, so only the losses are compared: to about three digits of bfloat16.
+  TrainingPlan plan;
+  plan.steps = 6;
+  const auto exact = on_gpus(plan, 1);
+  std::vector<std::unique_ptr<Training>> rounded;
+  for (int width = 1; width <= test_world().size(); width *= 2)
+    rounded.push_back(on_gpus(plan, width, width > 1, DType::kBfloat16));
+  for (int64_t step = 1; step <= plan.steps && all_ranks(test_world(), !HasFailure()); ++step) {
+    const StepResult expected = exact->run(step);
+    for (const auto& training : rounded) {
+      const StepResult found = training->run(step);
+      for (size_t s = 0; s < expected.segment_loss.size(); ++s) {
+        expect_near(found.segment_loss[s], expected.segment_loss[s], "loss", step, 1e-2);
+        expect_near(found.gradient_norm[s], expected.gradient_norm[s], "gradient norm", step, 0.1);
+      }
+      EXPECT_NE(found.segment_loss, expected.segment_loss) << "nothing was rounded";
+    }
+  }
 }
 
 TEST_F(CudaTraining, ExpertsOfOneRankAloneThenOfAnother) {
