@@ -10,7 +10,6 @@ if(NOT HEDDLE_CUDA MATCHES "^(OFF|ON|EMULATED)$")
 endif()
 
 if(NOT HEDDLE_CUDA STREQUAL "OFF")
-  target_compile_definitions(heddle_options INTERFACE HEDDLE_WITH_CUDA=1)
   set(heddle_cuda_places $ENV{CUDA_HOME} $ENV{CUDA_PATH} /usr/local/cuda)
 
   # heddle_need_cuda(variable what): ends the configuration where something of the toolkit was not found.

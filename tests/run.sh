@@ -4,15 +4,18 @@
 #   tests/run.sh --sanitize address|thread    build-address/ or build-thread/: memory and undefined behaviour, or races
 #   tests/run.sh --cuda emulated|nvcc [...]   with the CUDA backend: on an emulated GPU, in build-emulated[-address|-thread]/,
 #                                             or for real ones, in build-cuda[-address|-thread]/ (docs/cuda_kernels.md)
-#   tests/run.sh --all                        address, then release; what .ci/run does
+#   tests/run.sh --all                        what .ci/run does: with the CUDA toolkit on an emulated GPU under address, and
+#                                             kernels and a short training under thread; a build for real GPUs; release.
+#                                             Without the toolkit address, then release
 #   tests/run.sh [...] -- CTEST-OPTIONS       for instance -- -R kernels
 # Exit status: 0 all passed (or there is no CUDA toolkit for --cuda), 1 a check, a build or a test failed, 2 wrong use.
 set -euo pipefail
 
-usage() { sed -n '3,9s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '3,11s/^# \{0,1\}//p' "$0"; }
 
-runs=(release)
+run=release
 cuda=OFF
+all=no
 while (($# > 0)); do
   case $1 in
     --sanitize)
@@ -20,7 +23,7 @@ while (($# > 0)); do
         echo "error: --sanitize takes address or thread, found '${2:-}'" >&2
         exit 2
       fi
-      runs=("$2")
+      run=$2
       shift
       ;;
     --cuda)
@@ -34,7 +37,7 @@ while (($# > 0)); do
       esac
       shift
       ;;
-    --all) runs=(address release) ;;
+    --all) all=yes ;;
     --help | -h)
       usage
       exit 0
@@ -72,12 +75,12 @@ check_source() {
   }
 }
 
-# has_cuda: the parts of the toolkit that the CUDA build needs are there.
+# has_cuda MODE: the parts of the toolkit that the CUDA build of this mode needs are there.
 has_cuda() {
   local place
   for place in "${CUDA_HOME:-}" "${CUDA_PATH:-}" /usr/local/cuda /usr/local /usr; do
     [[ -n $place && -e $place/include/cuda_runtime.h ]] || continue
-    if [[ $cuda == EMULATED || -x $place/bin/nvcc ]] || command -v nvcc >/dev/null; then return; fi
+    if [[ $1 == EMULATED || -x $place/bin/nvcc ]] || command -v nvcc >/dev/null; then return; fi
   done
   return 1
 }
@@ -90,40 +93,90 @@ folder_of() {
   echo "$folder${1:+-$1}"
 }
 
-# build_and_test RUN SANITIZER
-build_and_test() {
+# build SANITIZER [TARGET...]
+build() {
   local folder
-  folder=$(folder_of "$2")
-  stage "build: $1"
-  cmake -S . -B "$folder" -G Ninja -DHEDDLE_TESTS=ON -DHEDDLE_SANITIZE="$2" -DHEDDLE_CUDA="$cuda"
-  if [[ -t 1 ]]; then ninja -C "$folder" -j "$jobs"; else ninja -C "$folder" -j "$jobs" --quiet; fi
-  stage "tests: $1"
-  ctest --test-dir "$folder" --output-on-failure -j "$jobs" ${ctest_options[@]+"${ctest_options[@]}"}
+  folder=$(folder_of "$1")
+  stage "build: $folder"
+  cmake -S . -B "$folder" -G Ninja -DHEDDLE_TESTS=ON -DHEDDLE_SANITIZE="$1" -DHEDDLE_CUDA="$cuda"
+  shift
+  if [[ -t 1 ]]; then ninja -C "$folder" -j "$jobs" "$@"; else ninja -C "$folder" -j "$jobs" --quiet "$@"; fi
 }
 
-if [[ $cuda != OFF ]] && ! has_cuda; then
+# run_tests SANITIZER [OPTION OF CTEST...]
+run_tests() {
+  local folder
+  folder=$(folder_of "$1")
+  shift
+  stage "tests: $folder"
+  ctest --test-dir "$folder" --output-on-failure -j "$jobs" "$@" ${ctest_options[@]+"${ctest_options[@]}"}
+}
+
+# The variables of a sanitizer are set in subshells: they must not reach another run.
+set_address() {
+  # Open MPI's leaks have no frame pointers to be recognised by.
+  export ASAN_OPTIONS=fast_unwind_on_malloc=0
+  # The driver of a real GPU needs addresses that AddressSanitizer would protect.
+  if [[ $cuda == ON ]]; then ASAN_OPTIONS+=:protect_shadow_gap=0; fi
+  export LSAN_OPTIONS=suppressions=$PWD/tests/distributed/leaks_of_mpi.txt:print_suppressions=0
+  export UBSAN_OPTIONS=print_stacktrace=1
+}
+set_thread() {
+  export OMPI_MCA_btl=self,vader
+  export TSAN_OPTIONS=ignore_noninstrumented_modules=1:suppressions=$PWD/tests/sanitizers/threads.txt
+}
+
+build_and_test() (
+  case $1 in
+    address) set_address ;;
+    thread) set_thread ;;
+  esac
+  local sanitizer=$1
+  [[ $1 == release ]] && sanitizer=""
+  build "$sanitizer"
+  run_tests "$sanitizer"
+)
+
+# Races on an emulated GPU: kernels, the device's own tests, and a short training on two ranks.
+test_races_on_gpus() (
+  cuda=EMULATED
+  set_thread
+  build thread test_kernels test_cuda test_distributed
+  run_tests thread -R '^(kernels|cuda)\.|^distributed\.cuda_training\.2$'
+)
+
+# Everything compiles and links for real GPUs, and the program says what it lacks here.
+build_for_gpus() (
+  cuda=ON
+  build "" all
+  run_tests "" -R '^launch\.Device\.'
+)
+
+run_all() {
+  if has_cuda EMULATED; then
+    (cuda=EMULATED && build_and_test address)
+    test_races_on_gpus
+  else
+    echo "skipped: everything on an emulated GPU, for want of the CUDA toolkit (CUDA_HOME says where it is)"
+    build_and_test address
+  fi
+  if has_cuda ON; then
+    build_for_gpus
+  else
+    echo "skipped: the build for real GPUs, for want of nvcc"
+  fi
+  build_and_test release
+}
+
+if [[ $all == no && $cuda != OFF ]] && ! has_cuda "$cuda"; then
   echo "skipped: --cuda needs the CUDA toolkit, which is not on this machine (CUDA_HOME says where it is)"
   exit 0
 fi
 launch/install_packages.sh --tests
 check_source
-for run in "${runs[@]}"; do
-  case $run in
-    release) build_and_test release "" ;;
-    # A subshell each: the variables of one sanitizer must not reach another run.
-    address) (
-      # Open MPI's leaks have no frame pointers to be recognised by.
-      export ASAN_OPTIONS=fast_unwind_on_malloc=0
-      # The driver of a real GPU needs addresses that AddressSanitizer would protect.
-      if [[ $cuda == ON ]]; then ASAN_OPTIONS+=:protect_shadow_gap=0; fi
-      export LSAN_OPTIONS=suppressions=$PWD/tests/distributed/leaks_of_mpi.txt:print_suppressions=0
-      export UBSAN_OPTIONS=print_stacktrace=1
-      build_and_test address address
-    ) ;;
-    thread) (
-      export OMPI_MCA_btl=self,vader
-      export TSAN_OPTIONS=ignore_noninstrumented_modules=1:suppressions=$PWD/tests/sanitizers/threads.txt
-      build_and_test thread thread
-    ) ;;
-  esac
-done
+if [[ $all == yes ]]; then
+  cuda=OFF
+  run_all
+else
+  build_and_test "$run"
+fi

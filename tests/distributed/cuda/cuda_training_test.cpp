@@ -49,6 +49,14 @@ TEST_F(CudaTraining, TwentyStepsEqualTheCpu) {
   expect_same_as_cpu(plan);
 }
 
+TEST_F(CudaTraining, TwoStepsInPartsEqualTheCpu) {
+  TrainingPlan plan;
+  plan.steps = 2;
+  plan.exchange_chunks = 2;
+  plan.step.reduction_bucket = 0;
+  expect_same_as_cpu(plan);
+}
+
 TEST_F(CudaTraining, MuonWithSharedExpertsEqualsTheCpu) {
   TrainingPlan plan = plan_with("muon");
   plan.steps = 3;
