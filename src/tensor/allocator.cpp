@@ -5,8 +5,6 @@
 #include <bit>
 #include <iterator>
 
-#include "support/error.h"
-
 namespace heddle {
 
 const char* purpose_name(Purpose purpose) {
@@ -75,7 +73,7 @@ void* Allocator::from_system(int64_t size, Purpose purpose) {
     block = memory_.take(size);
   }
   if (block == nullptr)
-    throw Error(
+    throw OutOfMemory(
         fmt::format("out of memory: {} bytes for {} ({} bytes in use)", size, purpose_name(purpose), use_.total),
         purpose == Purpose::kWeights || purpose == Purpose::kGradients || purpose == Purpose::kOptimizer
             ? "take a smaller model, or split experts (layout.expert_parallel) and state (layout.zero) over more ranks"

@@ -12,6 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "support/error.h"
 #include "tensor/memory.h"
 
 namespace heddle {
@@ -19,6 +20,12 @@ namespace heddle {
 enum class Purpose : int { kWeights, kGradients, kOptimizer, kActivations, kExchange, kWorkspace };
 inline constexpr int kPurposes = 6;
 const char* purpose_name(Purpose purpose);
+
+/// The memory of tensors is used up, whatever the allocator gives back.
+class OutOfMemory : public Error {
+ public:
+  using Error::Error;
+};
 
 struct MemoryUse {
   std::array<int64_t, kPurposes> current{};  ///< bytes in live tensors

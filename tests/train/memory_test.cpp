@@ -47,6 +47,16 @@ int64_t resident() {
   return usage.ru_maxrss * 1024;
 }
 
+/// A step whose first values are float32 would keep all that follow from them in float32.
+TEST(MemoryPlan, HasNarrowActivationsFromTheEmbeddingOn) {
+  for (const int64_t segment_loops : {0, 1}) {
+    TrainConfig config = segmented(3, segment_loops);
+    const int64_t wide = planned(config);
+    config.precision = "bfloat16";
+    EXPECT_LT(planned(config), 3 * wide / 4) << segment_loops;
+  }
+}
+
 TEST(MemoryPlan, IsWhatAStepWithEvenRoutingReaches) {
   struct Case {
     const char* optimizer;

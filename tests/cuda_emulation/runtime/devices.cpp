@@ -60,6 +60,13 @@ int attribute_value(cudaDeviceAttr attribute) {
       return kMajor;
     case cudaDevAttrComputeCapabilityMinor:
       return kMinor;
+    case cudaDevAttrClockRate:
+    case cudaDevAttrMemoryClockRate:
+      return kClockKilohertz;
+    case cudaDevAttrGlobalMemoryBusWidth:
+      return kMemoryBusBits;
+    case cudaDevAttrL2CacheSize:
+      return kCacheBytes;
     case cudaDevAttrUnifiedAddressing:
       return 1;
     default:
