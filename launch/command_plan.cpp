@@ -1,5 +1,6 @@
 #include "launch/command_plan.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -122,7 +123,8 @@ int run_plan_command(const std::vector<std::string>& arguments) {
   Config config;
   config.add("json", json, "print JSON");
   settings.declare(config);
-  if (!arguments.empty() && arguments[0] == "--help") {
+  const auto asks_for_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
+  if (std::any_of(arguments.begin(), arguments.end(), asks_for_help)) {
     log_line("usage: heddle plan CONFIG [--json] [--section.key VALUE]...\n\nThe keys are those of heddle train.");
     return static_cast<int>(ExitStatus::kOk);
   }

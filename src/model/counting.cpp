@@ -102,6 +102,26 @@ void FlopCount::add(const FlopCount& other, double share) {
   head += share * other.head;
 }
 
+void check_countable(const ModelConfig& m) {
+  constexpr double kMost = 1e17;  // weights, gradients and two moments of four bytes each still fit
+  const auto real = [](int64_t n) { return static_cast<double>(n); };
+  const double d = real(m.hidden_size);
+  const auto layer = [&](bool experts, int64_t routers) {
+    const double heads = real(3 * m.query_heads + 2 * m.kv_heads) * real(m.head_dim);
+    const double inner = experts ? real(m.moe.experts + m.moe.shared_experts) * real(m.moe.intermediate) * 3 +
+                                       real(routers * m.moe.experts)
+                                 : real(m.dense_intermediate) * 3;
+    return d * (heads + inner);
+  };
+  const double total = 2 * real(m.vocabulary_size) * d + real(m.conditioning_width) * 3 * d +
+                       real(m.prelude_layers + m.coda_layers) * layer(m.outer_moe(), 1) +
+                       real(m.stored_cores() * m.layers) * layer(m.core_moe(), m.tied ? m.loops : 1);
+  if (total > kMost)
+    throw UsageError(
+        fmt::format("a model of about {:.2g} parameters is more than can be counted ({:.0g})", total, kMost),
+        "lower model.layers, model.hidden_size, moe.experts or moe.intermediate");
+}
+
 ParameterCount count_parameters(const ModelConfig& m) {
   ParameterCount count;
   const int64_t d = m.hidden_size;

@@ -24,6 +24,8 @@ struct ParameterCount {
   int64_t without_embeddings() const { return layers() + boundary + norms; }
 };
 ParameterCount count_parameters(const ModelConfig& model);
+/// Throws UsageError for a model whose parameters, or the bytes of its training state, 64 bits cannot count.
+void check_countable(const ModelConfig& model);
 
 /// Weights of the matrices of one layer that one token meets in one visit: k of E experts, one router.
 double weights_met_in_a_layer(const ModelConfig& model, bool experts);

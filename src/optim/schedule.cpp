@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "support/error.h"
+#include "support/numbers.h"
 
 namespace heddle {
 
@@ -17,11 +18,11 @@ int64_t round_half_even(double value) {
 }  // namespace
 
 int64_t Schedule::warmup_steps() const {
-  return std::max<int64_t>(1, round_half_even(static_cast<double>(total_steps) * warmup_ratio));
+  return std::max<int64_t>(1, round_half_even(share_of(warmup_ratio, total_steps)));
 }
 
 int64_t Schedule::decay_steps() const {
-  return std::max<int64_t>(0, round_half_even(static_cast<double>(total_steps) * decay_ratio));
+  return std::max<int64_t>(0, round_half_even(share_of(decay_ratio, total_steps)));
 }
 
 double Schedule::base(int64_t step) const {

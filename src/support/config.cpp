@@ -57,9 +57,14 @@ std::vector<std::string> list_of(const std::string& text) {
 }
 
 double real_of(const std::string& text, const Limits& limits) {
+  // Kernels compute in float32, where a smaller number loses its digits and then becomes 0.
+  constexpr double kSmallest = 1e-37;
   const std::optional<double> value = parse_real(text);
   if (!value) throw UsageError("expected a finite number");
   check_limits(*value, limits);
+  if (*value != 0 && std::abs(*value) < kSmallest)
+    throw UsageError(fmt::format("float32 holds no number so small; expected {:.0g} or more{}", kSmallest,
+                                 limits.low < 0 || (limits.low == 0 && !limits.low_open) ? ", or 0" : ""));
   return *value;
 }
 
@@ -272,7 +277,9 @@ std::vector<std::string> Config::parse(const std::vector<std::string>& arguments
   if (values.count("positional") > 0) rest = values["positional"].as<std::vector<std::string>>();
   if (values.count("config") > 0) {
     const auto path = values["config"].as<std::string>();
-    if (!std::filesystem::exists(path) || std::filesystem::is_directory(path))
+    if (std::filesystem::is_directory(path))
+      throw UsageError(fmt::format("'{}' is a folder, no configuration", path), "give the path of an INI file");
+    if (!std::filesystem::exists(path))
       throw UsageError(fmt::format("--config '{}': there is no such file", path), "give the path of an INI file");
     parse_text(read_text_file(path), path);
   }

@@ -5,6 +5,7 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <limits>
 
 namespace heddle {
 
@@ -20,6 +21,12 @@ std::optional<double> parse_real(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
   return value;
+}
+
+double share_of(double share, int64_t total) {
+  const double product = share * static_cast<double>(total), half = std::round(2 * product) / 2;
+  // Two roundings: of the share to a double, and of the product.
+  return std::abs(product - half) <= 2 * std::numeric_limits<double>::epsilon() * std::abs(product) ? half : product;
 }
 
 // A unit ends where its rounding would print the next one's first value (1024.00 KiB, 1000.0k).

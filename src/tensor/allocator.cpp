@@ -75,7 +75,9 @@ void* Allocator::from_system(int64_t size, Purpose purpose) {
   if (block == nullptr)
     throw OutOfMemory(
         fmt::format("out of memory: {} bytes for {} ({} bytes in use)", size, purpose_name(purpose), use_.total),
-        "use fewer rows per micro-batch (train.micro_batch) or shorter segments (backprop.loops)");
+        purpose == Purpose::kWeights || purpose == Purpose::kGradients || purpose == Purpose::kOptimizer
+            ? "take a smaller model, or split experts (layout.expert_parallel) and state (layout.zero) over more ranks"
+            : "use fewer rows per micro-batch (train.micro_batch) or shorter segments (backprop.loops)");
   use_.reserved += size;
   ++use_.system_requests;
   return block;

@@ -32,6 +32,21 @@ bool has_vectors(const ModelConfig& m) {
          m.conditioning != Conditioning::kOff;
 }
 
+/// Whether a step may run loops beyond the first. A model of one loop may draw more.
+bool has_later_loops(const TrainConfig& c) {
+  return c.model.loops > 1 || c.loop_schedule.distribution != LoopDistribution::kFixed;
+}
+
+/// The boundary operator as it acts from loop 2 on and, with its embedding, before the coda.
+bool uses_boundary(const TrainConfig& c) {
+  return has_later_loops(c) || c.model.before_coda != BeforeCoda::kOff;
+}
+bool uses_boundary_embedding(const TrainConfig& c) {
+  return has_later_loops(c) || c.model.before_coda == BeforeCoda::kFull;
+}
+
+constexpr const char* kLaterLoops = "model.loops above 1 or drawn loop counts";
+
 bool by_matrix(const TrainConfig& c) {
   return c.optimizer.name == "muon" || c.optimizer.name == "muonh";
 }
@@ -71,18 +86,31 @@ const KeyCondition kKeyConditions[] = {
     {{"residual.count_gradient_visits"},
      "backprop.mode truncated",
      [](Train c) { return c.step.back_propagation.mode == Mode::kTruncated; }},
+    {{"residual.count_gradient_visits"},
+     "backprop.loops below model.loops",
+     [](Train c) { return c.step.back_propagation.loops < c.model.loops; }},
     {{"residual.ema_beta_local", "residual.ema_beta_global"},
      "residual.looping true",
      [](Train c) { return c.model.looping_residual; }},
     {{"reinjection.lambda"},
      "reinjection.kind convex",
      [](Train c) { return c.model.reinjection == Reinjection::kConvex; }},
+    {{"reinjection.lambda"}, kLaterLoops, has_later_loops},
     {{"reinjection.alpha", "reinjection.alpha_learned", "reinjection.norm", "reinjection.inject", "reinjection.first"},
      "reinjection.kind boundary",
      [](Train c) { return c.model.reinjection == Reinjection::kBoundary; }},
     {{"reinjection.alpha", "reinjection.alpha_learned"},
      "reinjection.inject true or reinjection.first alpha_e",
      [](Train c) { return c.model.reinjection_inject || c.model.reinjection_first == FirstInjection::kAlphaE; }},
+    {{"reinjection.alpha", "reinjection.alpha_learned"},
+     "model.loops above 1, drawn loop counts, reinjection.before_coda full or reinjection.first alpha_e",
+     [](Train c) { return uses_boundary_embedding(c) || c.model.reinjection_first == FirstInjection::kAlphaE; }},
+    {{"reinjection.norm"},
+     "model.loops above 1, drawn loop counts, or reinjection.before_coda full or norm",
+     uses_boundary},
+    {{"reinjection.inject"},
+     "model.loops above 1, drawn loop counts, or reinjection.before_coda full",
+     uses_boundary_embedding},
     {{"reinjection.order"},
      "reinjection.kind linear",
      [](Train c) { return c.model.reinjection == Reinjection::kLinear; }},
@@ -97,6 +125,7 @@ const KeyCondition kKeyConditions[] = {
      [](Train c) { return c.model.any_moe(); }},
     {{"moe.router", "moe.balance_scope"}, "feed_forward.core moe", [](Train c) { return c.model.core_moe(); }},
     {{"moe.router", "moe.balance_scope"}, "model.tied true", [](Train c) { return c.model.tied; }},
+    {{"moe.balance_scope"}, "train.balance_rate above 0", [](Train c) { return c.step.balance_rate > 0; }},
     {{"moe.aux_scope"}, "moe.aux_loss above 0", [](Train c) { return c.model.moe.aux_loss > 0; }},
     {{"moe.capacity_scope"}, "moe.capacity_factor above 0", [](Train c) { return c.model.moe.capacity_factor > 0; }},
     {{"backprop.loops"},
@@ -122,11 +151,15 @@ const KeyCondition kKeyConditions[] = {
      [](Train c) { return c.optimizer.name != "sgd"; }},
     {{"optimizer.momentum"}, "optimizer.name sgd", [](Train c) { return c.optimizer.name == "sgd"; }},
     {{"optimizer.decay"}, "optimizer.weight_decay above 0", [](Train c) { return c.optimizer.weight_decay > 0; }},
+    {{"optimizer.decay"},
+     "a norm of kind gain or another trained vector",
+     [](Train c) { return has_vectors(c.model); }},
     {{"optimizer.head_rate"}, "embedding.tied false", [](Train c) { return !c.model.embedding_tied; }},
     {{"optimizer.gain_rate"},
      "a norm of kind gain or another trained vector",
      [](Train c) { return has_vectors(c.model); }},
     {{"optimizer.tied_rate_power"}, "model.tied true", [](Train c) { return c.model.tied; }},
+    {{"optimizer.tied_rate_power"}, "model.loops above 1", [](Train c) { return c.model.loops > 1; }},
     {{"muon."}, "optimizer.name muon or muonh", by_matrix},
     {{"muon.weight_decay", "muon.cautious"}, "optimizer.name muon", [](Train c) { return c.optimizer.name == "muon"; }},
     {{"muon.cautious"}, "muon.weight_decay above 0", [](Train c) { return c.optimizer.muon.weight_decay > 0; }},

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "support/error.h"
+#include "support/numbers.h"
 #include "support/random.h"
 
 namespace heddle {
@@ -20,7 +21,7 @@ void LoopScheduleConfig::declare(Config& c) {
   c.add("loop_count.sigma", sigma, {0, 10, false, false}, "poisson: deviation of the logarithm of the rate");
   c.add("growth.initial_loops", growth_initial_loops, {0, kMostLoops, false, false},
         "loops until growth, then model.loops; 0: no growth");
-  c.add("growth.at", growth_at, {0, 1, false, true}, "share of train.steps before growth");
+  c.add("growth.at", growth_at, {0, 1, true, true}, "share of train.steps before growth");
 }
 
 void LoopScheduleConfig::finish(int64_t model_loops, int64_t total_steps) {
@@ -33,7 +34,14 @@ void LoopScheduleConfig::finish(int64_t model_loops, int64_t total_steps) {
     throw UsageError(
         fmt::format("growth.initial_loops = {} is not below model.loops = {}", growth_initial_loops, model_loops),
         "growth adds loops; use 0 for none");
-  growth_step = static_cast<int64_t>(std::ceil(growth_at * static_cast<double>(total_steps))) + 1;
+  const auto before = static_cast<int64_t>(std::ceil(share_of(growth_at, total_steps)));
+  if (before < 1 || before >= total_steps)
+    throw UsageError(fmt::format("growth.at = {} of train.steps = {} is {} steps with growth.initial_loops, and leaves "
+                                 "{} with model.loops",
+                                 growth_at, total_steps, before, total_steps - before),
+                     "growth needs a step on either side: another growth.at or more train.steps, or "
+                     "growth.initial_loops 0 for none");
+  growth_step = before + 1;
 }
 
 namespace {

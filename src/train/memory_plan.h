@@ -13,6 +13,11 @@ namespace heddle {
 MemoryUse plan_memory(const TrainConfig& config, const ModelConfig& model, int rank, int ranks,
                       const Kernels& kernels = cpu::kernels());
 
+/// Throws UsageError where the rows of a step exceed the memory of this host, or what a micro-batch of few rows makes
+/// expect of its many the room for tensors: before plan_memory(), which takes time and memory itself, for the routes of
+/// all tokens.
+void check_batch(const TrainConfig& config, const ModelConfig& model, int ranks, int local_ranks, const Device& device);
+
 /// Throws UsageError if this plan exceeds the room on the device or, on a CPU, `local_ranks` ranks with it the memory
 /// of this host.
 void check_memory(const MemoryUse& plan, int local_ranks, const Device& device);

@@ -35,6 +35,14 @@ bool is_indifferent(const std::string& key) {
          key.starts_with("initialisation.") || key == "data.store";
 }
 
+/// A value as a sentence shows it, and as a command line takes it.
+std::string shown(const std::string& value) {
+  return value.empty() ? "empty" : value;
+}
+std::string flag_of(const std::string& key, const std::string& value) {
+  return fmt::format("--{} {}", key, value.empty() ? "''" : value);
+}
+
 /// Why a key must stay, or "".
 std::string why_fixed(const std::string& key) {
   for (const char* name : {"train.global_batch", "train.sequence_length", "train.seed", "data.unique_tokens"})
@@ -74,9 +82,10 @@ std::vector<std::string> compare_resumed_config(const std::string& path, const s
     };
     if ((key == "backprop.mode" || key == "backprop.loops") && one_piece(old_values) && one_piece(new_values)) why = "";
     if (!why.empty())
-      throw UsageError(fmt::format("{} was {} when '{}' was written and is {} now: {}", key, old, path, value, why),
-                       fmt::format("--{} {}, or a new run.directory", key, old));
-    changes.push_back(fmt::format("{} {} -> {}", key, old, value));
+      throw UsageError(
+          fmt::format("{} was {} when '{}' was written and is {} now: {}", key, shown(old), path, shown(value), why),
+          fmt::format("{}, or a new run.directory", flag_of(key, old)));
+    changes.push_back(fmt::format("{} {} -> {}", key, shown(old), shown(value)));
   }
   return changes;
 }

@@ -98,7 +98,9 @@ std::string data_table(const TokenStore& store, const TrainConfig& config) {
   }
   const double wanted = static_cast<double>(config.steps) * static_cast<double>(config.global_batch) *
                         static_cast<double>(config.sequence);
-  const auto unique = static_cast<double>(config.unique_tokens > 0 ? config.unique_tokens : store.tokens(Part::kTrain));
+  // The loader takes whole windows of the unique tokens.
+  const auto unique = static_cast<double>(
+      config.unique_tokens > 0 ? config.unique_tokens / config.sequence * config.sequence : store.tokens(Part::kTrain));
   text += fmt::format(
       "  training reads {} tokens: {:.2f} epochs{}\n", human_count(wanted), wanted / unique,
       config.unique_tokens > 0 ? fmt::format(" of {} tokens (data.unique_tokens)", human_count(unique)) : "");

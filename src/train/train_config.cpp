@@ -102,7 +102,8 @@ void TrainConfig::declare(Config& c) {
   c.add("schedule.name", schedule.name, {"wsd", "cosine", "linear"},
         "after the warm-up: stable, then decay (wsd), or a cosine or a line down to schedule.min_ratio");
   c.add("schedule.warmup_ratio", schedule.warmup_ratio, ratio, "share of the steps that warm up");
-  c.add("schedule.decay_ratio", schedule.decay_ratio, ratio, "wsd: share of the steps that decay");
+  c.add("schedule.decay_ratio", schedule.decay_ratio, ratio,
+        "wsd: share of the steps that decay; 1: all behind the warm-up");
   c.add("schedule.min_ratio", schedule.min_ratio, ratio, "last rate over peak rate");
   c.add("layout.expert_parallel", expert_parallel, {1, 65536, false, false}, "ranks over which the experts are split");
   c.add("layout.exchange_chunks", exchange_chunks, {1, 64, false, false},
@@ -129,10 +130,21 @@ void TrainConfig::validate_schedule() {
                      "use full, checkpointed or truncated");
   if (weights > 0 && std::count(step.loop_weights.begin(), step.loop_weights.end(), 0.0) == weights)
     throw UsageError("loss.loop_weights are all 0", "at least one loop needs a loss");
+  if (weights > 0 && step.loop_weights.back() == 0)
+    throw UsageError(fmt::format("loss.loop_weights = {} end in 0: the loops behind the last weight run for nothing",
+                                 fmt::join(step.loop_weights, ",")),
+                     "give the last loop a weight, or take fewer model.loops");
   if (weights > 0 && model.coda_layers > 0 && model.outer_moe())
     throw UsageError("loss.loop_weights with experts in the coda, which would route once per loss",
                      "set feed_forward.outer dense");
   model.gradient_loops = b.mode == BackPropagationMode::kTruncated ? b.loops : 0;
+  // A decay_ratio of 1 is all that the warm-up leaves, as in published recipes.
+  constexpr double kRounding = 1e-12;
+  if (schedule.name == "wsd" && schedule.decay_ratio < 1 &&
+      schedule.warmup_ratio + schedule.decay_ratio > 1 + kRounding)
+    throw UsageError(fmt::format("schedule.warmup_ratio = {} and schedule.decay_ratio = {} are more than all steps",
+                                 schedule.warmup_ratio, schedule.decay_ratio),
+                     "make their sum 1 or less; schedule.decay_ratio 1 decays from the end of the warm-up on");
   loop_schedule.finish(model.loops, steps);
   schedule.growth_step = loop_schedule.growth_step;
   step.largest_loops = loops_of_steps().largest();
@@ -166,6 +178,7 @@ void TrainConfig::validate() {
     throw UsageError("optimizer.name = muonh with matrices that start at zero, whose norm it would keep",
                      "use muon, another initialisation.kind, or conditioning.kind embedding");
   model.validate();
+  check_countable(model);
   optimizer.loops = model.loops;
   const bool from_embedding = model.initial_state == InitialState::kEmbedding;
   const std::string& start = kInitialStates(model.initial_state);

@@ -86,6 +86,9 @@ class Run {
       if (save_due_ && skips_in_row_ == 0) save();
     }
     save();
+    if (steps_in_session_ > 0 && !learnt_ && !outcome_.stopped)
+      throw Error(fmt::format("every step of this session was skipped ({}): nothing was learnt", steps_in_session_),
+                  "lower optimizer.learning_rate, or look at the start values and scales; see docs/troubleshooting.md");
     if (!outcome_.stopped) validate(0);
     if (outcome_.stopped)
       log_line(fmt::format("stopped by a signal after step {}; go on with --run.resume true", done_));
@@ -101,6 +104,7 @@ class Run {
   /// Before anything large is allocated.
   static MemoryUse checked_plan(Job& job, const TrainConfig& config, const ModelConfig& model, const Device& device) {
     try {
+      check_batch(config, model, job.world().size(), job.local_size(), device);
       const MemoryUse plan = plan_memory(config, model, job.world().rank(), job.world().size(), *device.kernels);
       check_memory(plan, job.local_size(), device);
       return plan;
@@ -319,6 +323,10 @@ class Run {
   void watch_skips(const StepRecord& record, const Batch& batch) {
     const bool skipped = std::any_of(record.skipped.begin(), record.skipped.end(), [](int64_t s) { return s != 0; });
     skips_in_row_ = skipped ? skips_in_row_ + 1 : 0;
+    ++steps_in_session_;
+    // A piece that a step does not have is not skipped either, but has no objective.
+    for (size_t s = 0; s < record.skipped.size(); ++s)
+      learnt_ |= record.skipped[s] == 0 && !std::isnan(record.objective[s]);
     if (!skipped) return;
     log_warning(fmt::format("step {} was skipped: loss {}, gradient norm {}; rank 0 had samples {}", done_, record.loss,
                             last_norm(record), fmt::join(batch.samples, ", ")));
@@ -413,7 +421,8 @@ class Run {
   bool save_due_ = false;
   TrainOutcome outcome_;
   int64_t done_ = 0;
-  int64_t skips_in_row_ = 0;
+  int64_t skips_in_row_ = 0, steps_in_session_ = 0;
+  bool learnt_ = false;  ///< in this session: any update was made
   double peak_flops_ = 0;
   double session_seconds_ = 0, session_tokens_ = 0;
   double interval_seconds_ = 0, interval_tokens_ = 0, interval_flops_ = 0;

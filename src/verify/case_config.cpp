@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "train/train_config.h"
 #include "verify/case_section.h"
@@ -285,6 +286,19 @@ void check_values(const CaseConfig& c, const std::string& path) {
   }
 }
 
+/// The library would keep the last of two values without a word.
+Json parse_without_repeats(std::istream& text, const std::string& path) {
+  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  return Json::parse(text, [&](int, Json::parse_event_t event, const Json& parsed) {
+    if (event == Json::parse_event_t::object_start) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second)
+      throw Error(fmt::format("'{}': the key {} stands twice in one section", path, parsed.dump()),
+                  "keep one of the two");
+    return true;
+  });
+}
+
 }  // namespace
 
 CaseConfig read_case_config(const std::string& path) {
@@ -292,7 +306,7 @@ CaseConfig read_case_config(const std::string& path) {
   if (!file) throw Error(fmt::format("there is no file '{}'", path), "a case folder holds config.json and case.h5");
   Json json;
   try {
-    json = Json::parse(file);
+    json = parse_without_repeats(file, path);
   } catch (const Json::exception& error) {
     // The library puts its own "[json.exception...] " in front.
     const std::string text = error.what();

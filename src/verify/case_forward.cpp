@@ -283,7 +283,7 @@ void check_gradients(CaseRunner& run, LoopedModel& model, const std::string& gro
 
 void check_evaluation(CaseRunner& run, LoopedModel& model) {
   if (!run.has("/eval")) return;
-  const auto counts = run.file.read<int32_t>("/eval/loops");
+  const auto counts = run.read<int32_t>("/eval/loops", run.file.extent("/eval/loops"));
   run.check_loops("/eval/loops", counts, 1);
   if (!std::is_sorted(counts.begin(), counts.end()))
     fail("'{}': the counts of /eval/loops do not rise", run.file.path());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "train/growth.h"
 #include "verify/case_runner.h"
 
 namespace heddle {
@@ -13,11 +14,11 @@ struct Moments {
   double count = 0, sum = 0, squares = 0, largest = 0;
 };
 
-/// Of the elements of all ranks, each once.
-Moments moments_of(CaseRunner& run, const Parameter& p) {
+/// Of the elements of all ranks, each once. `mine`: this rank holds some of them.
+Moments moments_of(CaseRunner& run, const Tensor& tensor, bool mine) {
   Moments m;
-  if (run.contributes(p))
-    for (const float value : p.value.get<float>()) {
+  if (mine)
+    for (const float value : tensor.get<float>()) {
       const auto v = static_cast<double>(value);
       m.count += 1;
       m.sum += v;
@@ -38,19 +39,22 @@ void check_initial(CaseRunner& run) {
   constexpr double kStandardErrors = 5, kRounding = 1e-6;
   LoopedModel model(run.config.model, run.groups, run.kernels);
   model.initialise(1);
-  for (Parameter& p : model.parameters().all()) {
-    const std::string dataset = "/initial/" + p.name;
-    if (!run.has(dataset)) continue;
+  const auto check = [&](const std::string& name, const Tensor& tensor, bool mine) {
+    const std::string dataset = "/initial/" + name;
+    if (!run.has(dataset) && loop_of_tensor(name, run.config.model.tied) >= run.initial_loops()) return;
     const std::vector<double> expected = run.read<double>(dataset, {3});  // mean, deviation, bound
-    const Moments m = moments_of(run, p);
+    const Moments m = moments_of(run, tensor, mine);
     const double mean = m.sum / m.count, deviation = std::sqrt(std::max(0.0, m.squares / m.count - mean * mean));
     const double error = kStandardErrors * expected[1] / std::sqrt(m.count) + kRounding * (1 + expected[1]);
     const bool fits = std::abs(mean - expected[0]) <= error &&
                       // The standard error of a deviation is at most that of a mean (kurtosis up to 5).
                       std::abs(deviation - expected[1]) <= error + kRounding &&
                       m.largest <= expected[2] * (1 + kRounding);
-    run.comparison.add_differences("initial", p.name, run.speaks() && !fits ? 1 : 0);
-  }
+    run.comparison.add_differences("initial", name, run.speaks() && !fits ? 1 : 0);
+  };
+  for (const Parameter& p : model.parameters().all()) check(p.name, p.value, run.contributes(p));
+  for (int64_t l = 0; l < model.stored_moe_layers(); ++l)
+    check(model.balance_bias_name(l), model.balance_bias(l), run.speaks());
 }
 
 }  // namespace heddle

@@ -33,6 +33,16 @@ void CaseRunner::check_extent(const std::string& name, const h5::Extent& expecte
   if (found != expected && !both_scalar)
     fail("'{}': {} has shape [{}], expected [{}] from config.json", file.path(), name, fmt::join(found, ", "),
          fmt::join(expected, ", "));
+  read_.insert(name);
+}
+
+void CaseRunner::refuse_unread() const {
+  for (const std::string& dataset : file.datasets("/")) {
+    const std::string name = dataset.starts_with("/") ? dataset : "/" + dataset;
+    if (!read_.contains(name))
+      throw Error(fmt::format("'{}': {} is nothing that this build compares", file.path(), name),
+                  "docs/reference_cases.md and docs/model_family.md, section 7, name the datasets of a case");
+  }
 }
 
 void CaseRunner::check_loops(const std::string& name, const std::vector<int32_t>& counts, int32_t least) const {

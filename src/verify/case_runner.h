@@ -1,6 +1,10 @@
 // What the parts of a verification share: the case, its file, this rank's rows, and the comparison.
 #pragma once
 
+#include <set>
+#include <string>
+#include <vector>
+
 #include "model/looped_model.h"
 #include "optim/optimizer.h"
 #include "support/hdf5.h"
@@ -34,6 +38,8 @@ struct CaseRunner {
     return file.read<T>(name);
   }
   void check_extent(const std::string& name, const h5::Extent& extent) const;
+  /// Refuses datasets that nothing has read: they may be misspelt, or mean something that this build does not compute.
+  void refuse_unread() const;
   /// Refuses counts below `least` or above kMostLoops.
   void check_loops(const std::string& name, const std::vector<int32_t>& counts, int32_t least) const;
 
@@ -51,6 +57,9 @@ struct CaseRunner {
   /// A model with the case's start values and gradient memory; capacity_factor 0: dropless.
   std::unique_ptr<LoopedModel> make_model(double capacity_factor);
   std::vector<TokenBatch> read_batches(int64_t step) const;
+
+ private:
+  mutable std::set<std::string> read_;  ///< datasets whose shape was checked, as all are that are read
 };
 
 /// Inside of a forward pass, losses and gradients (docs/model_family.md section 7). `gradients` may be empty.

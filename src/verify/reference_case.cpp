@@ -104,6 +104,7 @@ CaseReport verify_case(const std::string& folder, Communicator& world, int exper
     check_version_1(run);
   else
     check_version_2(run);
+  run.refuse_unread();
   report.quantities = run.comparison.finish(world);
   return report;
 }

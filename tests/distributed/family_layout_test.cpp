@@ -62,13 +62,18 @@ TEST(FamilyLayout, TruncatedDenseLayersWithNoiseEqualOneRank) {
   plan.model.dense_intermediate = 48;
   plan.model.prelude_layers = plan.model.coda_layers = 1;
   plan.model.initial_state = InitialState::kNoise;
-  plan.model.reinjection = Reinjection::kLinear;
+  plan.model.noise_deviation = 3;  // large enough that rows of another's noise show far above rounding
   plan.model.conditioning = Conditioning::kModulation;
   plan.model.conditioning_width = 8;
   plan.model.norms.query_key = NormKind::kGain;
-  plan.model.validate();
   plan.step.back_propagation = {BackPropagationMode::kTruncated, 2, true};
-  expect_same_training(plan, share_of_batch(plan), plan.global_batch);
+  // A linear operator starts by leaving the state out, an additive one lets the noise through from the first step on.
+  for (const Reinjection reinjection : {Reinjection::kAdditive, Reinjection::kLinear}) {
+    SCOPED_TRACE(kReinjections(reinjection));
+    plan.model.reinjection = reinjection;
+    plan.model.validate();
+    expect_same_training(plan, share_of_batch(plan), plan.global_batch);
+  }
 }
 
 TEST(FamilyLayout, GrowthEqualsOneRank) {

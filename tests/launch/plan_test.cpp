@@ -56,8 +56,12 @@ TEST(Plan, RefusesWhatTrainingWouldRefuse) {
   expect_shows(plan("loom-tiny.cfg --model.kv_heads 3"), 2, "does not divide");
   expect_shows(plan("loom-tiny.cfg loom-small.cfg"), 2, "plan takes one configuration, and found 'loom-small.cfg'");
   expect_shows(plan("loom-tiny.cfg --config loom-small.cfg"), 2, "--config is given twice");
+  expect_shows(plan("loom-1.7b.cfg --moe.experts 65536 --moe.intermediate 1048576 --model.layers 65536"), 2,
+               "parameters is more than can be counted (1e+17)");
   expect_shows(plan("missing.cfg"), 2, "there is no such file");
-  expect_shows(plan("--help"), 0, "usage: heddle plan");
+  expect_shows(plan("."), 2, "'.' is a folder, no configuration");
+  for (const char* help : {"--help", "-h", "loom-tiny.cfg --help", "loom-tiny.cfg -h"})
+    expect_shows(plan(help), 0, "usage: heddle plan");
 }
 
 }  // namespace

@@ -106,6 +106,17 @@ Scene::Scene() {
     fs::copy(path("case"), folder);
     remove_object(folder + "/case.h5", (std::string("/") + group).c_str());
   }
+  for (const auto& [name, dataset] :
+       {std::pair("extra", "/grads/foo"), std::pair("extra_final", "/params_final/foo")}) {
+    fs::copy(path("family"), path(name));
+    h5::File(path(name) + "/case.h5", h5::File::Mode::kReadWrite)
+        .write<float>(dataset, {2}, std::span<const float>(std::array<float, 2>{1, 2}));
+  }
+  const char* const tensor = "core.0.attn.v_proj.weight";
+  for (const auto& [name, group] : {std::pair("no_tensor", "/params_step1/"), std::pair("no_gradient", "/grads/")}) {
+    fs::copy(path("family"), path(name));
+    remove_object(path(name) + "/case.h5", (std::string(group) + tensor).c_str());
+  }
   fs::copy(path("family"), path("no_loops"));
   remove_object(path("no_loops/case.h5"), "/train/loops");
   const std::pair<const char*, int32_t> loops[] = {{"loops_0", 0}, {"loops_2000", 2000}, {"loops_-1", -1}};

@@ -28,6 +28,8 @@ class Scene {
   ///   no_forward/, no_train/   the same without that group
   ///   family/          a copy of the golden case moe_top1_softmax_r3
   ///   changed_family/  the same with one logit changed
+  ///   extra/           the same with /grads/foo; extra_final/ with /params_final/foo
+  ///   no_tensor/       the same without one tensor of /params_step1; no_gradient/ without that gradient
   ///   no_loops/        the same without /train/loops
   ///   loops_0/, loops_-1/, loops_2000/   the same with that as the first loop count of training and of /eval
   /// Throws std::runtime_error with the program's output when that fails.

@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 
+#include "analysis/run_log.h"
 #include "launch/scene.h"
 #include "support/error.h"
 
@@ -35,6 +37,14 @@ TEST(TinyPresets, EachTrainsAFewStepsResumesAndIsDiagnosed) {
         scene.run(train + " --run.stop_after 2 && " + train +
                   " --run.resume true && $H inspect scratch/run/log.h5 --check && $H diagnose scratch/run");
     EXPECT_TRUE(outcome.status == 0 || outcome.status == 3) << outcome.output;  // 3: the diagnosis found a problem
+    EXPECT_EQ(outcome.output.find("was skipped"), std::string::npos) << outcome.output;
+    const RunLog log = RunLog::open(scene.path("scratch/run/log.h5"));
+    ASSERT_EQ(log.steps.size(), 4U);
+    const double random = std::log(257.0);  // of a model that knows nothing; start values add a little
+    for (const StepRecord& step : log.steps) {
+      EXPECT_TRUE(std::isfinite(step.loss)) << "step " << step.step;
+      EXPECT_LT(step.loss, 1.5 * random) << "step " << step.step;
+    }
     EXPECT_NE(outcome.output.find("step 4/4"), std::string::npos) << outcome.output;
     EXPECT_NE(outcome.output.find("verdict: "), std::string::npos) << outcome.output;
   }

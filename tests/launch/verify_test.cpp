@@ -38,6 +38,7 @@ TEST_F(Verify, AChangedValueEndsWithStatusOne) {
   expect("changed", 1, {"forward/logits", "FAILED", "  out of tolerance: ", "0 of 1 cases within tolerance"});
   expect("changed_family", 1, {"forward/logits", "FAILED", "0 of 1 cases within tolerance"});
   expect("case family changed_family", 1, {"2 of 3 cases within tolerance"});
+  expect("no_gradient", 1, {"core.0.attn.v_proj.weight (unexpected here)", "FAILED"});
   expect("--json changed", 1, {"\"passed\": false"});
 }
 

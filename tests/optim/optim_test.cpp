@@ -15,7 +15,9 @@ TEST(Schedule, RoundsHalvesToEven) {
   EXPECT_EQ((Schedule{"wsd", 25, 0.1, 0.1, 0.1}.warmup_steps()), 2);  // 2.5
   EXPECT_EQ((Schedule{"wsd", 35, 0.1, 0.1, 0.1}.warmup_steps()), 4);  // 3.5
   EXPECT_EQ((Schedule{"wsd", 25, 0.1, 0.1, 0.1}.decay_steps()), 2);
-  EXPECT_EQ((Schedule{"wsd", 10, 0.01, 0.01, 0.1}.warmup_steps()), 1);  // at least one
+  EXPECT_EQ((Schedule{"wsd", 10, 0.01, 0.01, 0.1}.warmup_steps()), 1);      // at least one
+  EXPECT_EQ((Schedule{"wsd", 100, 0.575, 0.575, 0.1}.warmup_steps()), 58);  // 57.5, a little less as a double
+  EXPECT_EQ((Schedule{"wsd", 100, 0.285, 0.575, 0.1}.decay_steps()), 58);
   EXPECT_EQ((Schedule{"wsd", 10, 0.01, 0.01, 0.1}.decay_steps()), 0);
 }
 

@@ -1,14 +1,20 @@
 """The factor f(n) of the learning rate: docs/model_family.md section 5, docs/loom.md 4.4."""
 
 import math
+from fractions import Fraction
+
+
+def share(schedule, ratio):
+    """Of all steps, for the ratio as a decimal; round() takes its halves to even."""
+    return schedule.total_steps * Fraction(repr(ratio))
 
 
 def warmup_steps(schedule):
-    return max(1, round(schedule.total_steps * schedule.warmup_ratio))  # Python rounds half to even
+    return max(1, round(share(schedule, schedule.warmup_ratio)))
 
 
 def decay_steps(schedule):
-    return max(0, round(schedule.total_steps * schedule.decay_ratio))
+    return max(0, round(share(schedule, schedule.decay_ratio)))
 
 
 def factor(config, n):

@@ -127,7 +127,7 @@ class Training:
             self.optimizer.grow(before, self.trained())
 
         segmented = config.backprop.mode == "segmented"
-        pieces, norms, loads = [], [], {}
+        pieces, norms, loads = [], [], self.no_loads()
         states = [None] * config.micro_batches
         summed = {}
         for first, last in segments(config, loops) if segmented else [(1, loops)]:
@@ -155,12 +155,20 @@ class Training:
         self.optimizer.step(n, self.params, grads)
         return norm
 
+    def no_loads(self):
+        """Zeros for every stored layer, also for those that the step will not visit."""
+        suffix = ".moe.balance_bias"
+        return {
+            name[: -len(suffix)]: torch.zeros(bias.shape, dtype=torch.int64)
+            for name, bias in self.params.items()
+            if name.endswith(suffix)
+        }
+
     def count(self, loads, visits):
         """Adds kept slots per stored layer; with the scope layer_loop per row of its balance bias."""
         for visit in visits:
-            bias = self.params[visit.layer + ".moe.balance_bias"]
-            load = loads.setdefault(visit.layer, torch.zeros(bias.shape, dtype=torch.int64))
-            row = load if bias.dim() == 1 else load[min(visit.loop, len(load)) - 1]
+            load = loads[visit.layer]
+            row = load if load.dim() == 1 else load[min(visit.loop, len(load)) - 1]
             row += visit.load
 
     def update_balance(self, loads):

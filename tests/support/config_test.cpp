@@ -170,6 +170,26 @@ TEST(Config, OneSidedLimitsAreNamed) {
   expect_in("above 2", refusal([&] { config.parse_text("[a]\nlow = 2", ""); }), "low");
 }
 
+TEST(Config, RealsThatFloat32DoesNotHoldAreRefused) {
+  double positive = 1, off = 0, signed_number = 0;
+  std::vector<double> list;
+  Config config;
+  config.add("a.positive", positive, {0, 1, true}, "");
+  config.add("a.off", off, {0, 1}, "");
+  config.add("a.signed", signed_number, {-1, 1}, "");
+  config.add("a.list", list, {0, 1}, "");
+  const auto read = [&](const std::string& line) {
+    return refusal([&] { config.parse_text("[a]\n" + line, "a.ini"); });
+  };
+  for (const char* line :
+       {"positive = 1e-300", "positive = 9.9e-38", "off = 1e-38", "signed = -1e-40", "list = 1,1e-45"})
+    expect_in("float32 holds no number so small; expected 1e-37 or more", read(line), line);
+  expect_in("or more, or 0", read("off = 1e-38"), "off");
+  EXPECT_EQ(read("positive = 1e-38").find(", or 0"), std::string::npos);
+  for (const char* line : {"positive = 1e-37", "off = 0", "signed = -1e-37", "list = 0,1e-37"})
+    EXPECT_EQ(read(line), "");
+}
+
 TEST(Config, FlagsSetKeysAndLeavePositionalArguments) {
   Values v;
   const auto rest = v.config.parse({"first", "--model.layers", "12", "--train.learning_rate=0.5", "--run.name", "a b",

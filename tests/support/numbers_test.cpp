@@ -28,6 +28,24 @@ TEST(Numbers, RealsAreReadWholeAndFinite) {
     EXPECT_FALSE(parse_real(text).has_value()) << "'" << text << "'";
 }
 
+TEST(Numbers, SharesAreThoseOfTheirDecimals) {
+  // Each of these products is beside the number that the decimals give.
+  EXPECT_NE(0.55 * 100, 55);
+  EXPECT_EQ(share_of(0.55, 100), 55);
+  EXPECT_EQ(share_of(0.07, 100), 7);
+  EXPECT_EQ(share_of(0.28, 25), 7);
+  EXPECT_EQ(share_of(0.14, 50), 7);
+  EXPECT_NE(0.575 * 100, 57.5);
+  EXPECT_EQ(share_of(0.575, 100), 57.5);
+  EXPECT_EQ(share_of(0, 100), 0);
+  EXPECT_EQ(share_of(1, 1'000'000'000'000), 1e12);
+  // What lies beside in the decimals stays there.
+  EXPECT_GT(share_of(0.5500000000001, 100), 55);
+  EXPECT_LT(share_of(0.5499999999999, 100), 55);
+  EXPECT_EQ(share_of(0.75, 10), 7.5);
+  EXPECT_DOUBLE_EQ(share_of(0.3, 7), 2.1);
+}
+
 TEST(Numbers, PeopleReadTwoOrThreeDigits) {
   EXPECT_EQ(human_bytes(0), "0 B");
   EXPECT_EQ(human_bytes(1023), "1023 B");

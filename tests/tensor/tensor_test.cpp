@@ -61,6 +61,30 @@ TEST(Allocator, WhatIsKeptIsBoundedByThePeak) {
   allocator.release_cache();
 }
 
+TEST(Allocator, SaysWhatHelpsWhereMemoryEnds) {
+  struct NoMemory : Memory {
+    void* take(int64_t) override { return nullptr; }
+    void give(void*, int64_t) noexcept override {}
+    bool host_readable() const override { return true; }
+    void copy_in(void*, const void*, size_t) override {}
+    void copy_out(void*, const void*, size_t) override {}
+    void copy_within(void*, const void*, size_t) override {}
+    void clear(void*, size_t) override {}
+  } none;
+  Allocator allocator(none);
+  const auto hint_of = [&](Purpose purpose) {
+    try {
+      allocator.allocate(1000, purpose);
+    } catch (const Error& error) {
+      return error.hint();
+    }
+    return std::string();
+  };
+  for (const Purpose purpose : {Purpose::kWeights, Purpose::kGradients, Purpose::kOptimizer})
+    EXPECT_NE(hint_of(purpose).find("take a smaller model"), std::string::npos) << purpose_name(purpose);
+  EXPECT_NE(hint_of(Purpose::kActivations).find("fewer rows per micro-batch"), std::string::npos);
+}
+
 TEST(Tensor, ViewsShareElements) {
   const Tensor a = Tensor::zeros({3, 4}, Purpose::kWorkspace);
   a.rows(1, 2).f32()[0] = 5;

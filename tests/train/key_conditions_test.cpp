@@ -40,6 +40,9 @@ const Settings kFull = {{"backprop.mode", "full"}}, kSegmented = {{"backprop.mod
 const Settings kFixed = {{"loop_count.distribution", "fixed"}}, kUniform = {{"loop_count.distribution", "uniform"}};
 const Settings kPoisson = {{"loop_count.distribution", "poisson"}};
 
+const Settings kOneLoop = {{"model.loops", "1"}}, kTwoLoops = {{"model.loops", "2"}};
+const char* const kLater = "model.loops above 1";
+
 Settings together(const Settings& a, const Settings& b) {
   Settings all = a;
   all.insert(all.end(), b.begin(), b.end());
@@ -53,6 +56,11 @@ std::vector<Row> rows() {
        {{"run.validation_interval", "5"}},
        {{"run.validation_interval", "0"}},
        "run.validation_interval above 0"},
+      {"layout.exchange_chunks",
+       "2",
+       {{"layout.expert_parallel", "2"}},
+       {{"layout.expert_parallel", "1"}},
+       "layout.expert_parallel above 1"},
       {"model.noise_deviation",
        "2",
        {{"model.initial_state", "noise"}},
@@ -82,7 +90,24 @@ std::vector<Row> rows() {
        together(kDeepNorm, kFull), "backprop.mode truncated"},
       {"residual.ema_beta_local", "0.1", {{"residual.looping", "true"}}, {{"residual.looping", "false"}}, "looping"},
       {"residual.ema_beta_global", "0.1", {{"residual.looping", "true"}}, {{"residual.looping", "false"}}, "looping"},
+      {"residual.count_gradient_visits", "true",
+       together(kDeepNorm, {{"backprop.mode", "truncated"}, {"backprop.loops", "2"}, {"model.loops", "3"}}),
+       together(kDeepNorm, {{"backprop.mode", "truncated"}, {"backprop.loops", "2"}, {"model.loops", "2"}}),
+       "backprop.loops below model.loops"},
       {"reinjection.lambda", "1", kConvex, kBoundary, "reinjection.kind convex"},
+      {"reinjection.lambda", "1", together(kConvex, kTwoLoops), together(kConvex, kOneLoop), kLater},
+      {"reinjection.lambda", "1", together(together(kConvex, kOneLoop), kPoisson),
+       together(together(kConvex, kOneLoop), kFixed), "drawn loop counts"},
+      {"reinjection.alpha", "2", together(kBoundary, kTwoLoops), together(kBoundary, kOneLoop), kLater},
+      {"reinjection.alpha", "2", together(together(kBoundary, kOneLoop), {{"reinjection.before_coda", "full"}}),
+       together(together(kBoundary, kOneLoop), {{"reinjection.before_coda", "norm"}}), "before_coda full"},
+      {"reinjection.alpha", "2", together(together(kBoundary, kOneLoop), {{"reinjection.first", "alpha_e"}}),
+       together(together(kBoundary, kOneLoop), {{"reinjection.first", "e"}}), "reinjection.first alpha_e"},
+      {"reinjection.alpha_learned", "true", together(kBoundary, kTwoLoops), together(kBoundary, kOneLoop), kLater},
+      {"reinjection.norm", "false", together(kBoundary, kTwoLoops), together(kBoundary, kOneLoop), kLater},
+      {"reinjection.norm", "false", together(together(kBoundary, kOneLoop), {{"reinjection.before_coda", "norm"}}),
+       together(together(kBoundary, kOneLoop), {{"reinjection.before_coda", "off"}}), "before_coda full or norm"},
+      {"reinjection.inject", "false", together(kBoundary, kTwoLoops), together(kBoundary, kOneLoop), kLater},
       {"reinjection.alpha", "2", kBoundary, kConvex, "reinjection.kind boundary"},
       {"reinjection.alpha", "2", together(kBoundary, {{"reinjection.inject", "true"}}),
        together(kBoundary, {{"reinjection.inject", "false"}}), "reinjection.inject true or reinjection.first alpha_e"},
@@ -110,6 +135,11 @@ std::vector<Row> rows() {
        together({{"model.coda_layers", "1"}, {"feed_forward.outer", "moe"}}, kDense), "feed_forward.core moe"},
       {"moe.router", "shared", {{"model.tied", "true"}}, {{"model.tied", "false"}}, "model.tied true"},
       {"moe.balance_scope", "layer_loop", {{"model.tied", "true"}}, {{"model.tied", "false"}}, "model.tied true"},
+      {"moe.balance_scope",
+       "layer_loop",
+       {{"train.balance_rate", "0.1"}},
+       {{"train.balance_rate", "0"}},
+       "train.balance_rate above 0"},
       {"moe.aux_scope", "summed", {{"moe.aux_loss", "0.1"}}, {{"moe.aux_loss", "0"}}, "moe.aux_loss above 0"},
       {"moe.capacity_scope",
        "global",
@@ -143,6 +173,12 @@ std::vector<Row> rows() {
        {{"norms.moe_out", "off"}},
        "a norm of kind gain or another trained vector"},
       {"optimizer.tied_rate_power", "1", {{"model.tied", "true"}}, {{"model.tied", "false"}}, "model.tied true"},
+      {"optimizer.tied_rate_power", "1", kTwoLoops, kOneLoop, kLater},
+      {"optimizer.decay",
+       "matrices",
+       {{"norms.moe_out", "gain"}},
+       {{"norms.moe_out", "off"}},
+       "a norm of kind gain or another trained vector"},
       {"muon.weight_decay", "0.2", kMuon, kMuonH, "optimizer.name muon"},
       {"muon.cautious", "true", kMuon, kMuonH, "optimizer.name muon"},
       {"muon.cautious", "true", together(kMuon, {{"muon.weight_decay", "0.2"}}),

@@ -127,6 +127,33 @@ TEST(LoopSchedule, GrowsOnceAtTheStepBehindItsShare) {
   EXPECT_FALSE(LoopSchedule(config, 5, 1).grows_at(6));
 }
 
+TEST(LoopSchedule, GrowthComesAtTheStepOfItsDecimals) {
+  const struct {
+    double at;
+    int64_t steps, growth_step;
+  } table[] = {{0.55, 100, 56}, {0.07, 100, 8}, {0.28, 25, 8}, {0.14, 50, 8}, {0.75, 10, 9}, {0.5, 2, 2}};
+  for (const auto& row : table) {
+    LoopScheduleConfig config;
+    config.growth_initial_loops = 2;
+    config.growth_at = row.at;
+    config.finish(5, row.steps);
+    EXPECT_EQ(config.growth_step, row.growth_step) << row.at << " of " << row.steps;
+  }
+}
+
+TEST(LoopSchedule, RefusesGrowthThatDoesNotComeOrIsThereFromTheStart) {
+  LoopScheduleConfig config;
+  config.growth_initial_loops = 2;
+  for (const double at : {0.0, 0.95, 0.999}) {
+    config.growth_at = at;
+    expect_error<UsageError>([&] { config.finish(5, 10); }, fmt::format("growth.at = {} of train.steps = 10", at));
+  }
+  config.growth_at = 0.9;
+  config.finish(5, 10);
+  EXPECT_EQ(config.growth_step, 10) << "the last step";
+  expect_error<UsageError>([&] { config.finish(5, 1); }, "1 steps with growth.initial_loops, and leaves 0 with");
+}
+
 TEST(LoopSchedule, ItsCountsInWords) {
   EXPECT_EQ(loop_counts_text({{6, 1.0}}), "6 loops");
   EXPECT_EQ(loop_counts_text({{1, 0.5}, {2, 0.25}, {5, 0.25}}), "1 to 5 loops, 2.25 on average");

@@ -1,6 +1,8 @@
 // Memory of a training step: the plan is what happens, schedules of back-propagation bound it as they should, and loops
 // cost no parameters.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/sysinfo.h>
 
 #include <filesystem>
 
@@ -36,6 +38,13 @@ TrainConfig segmented(int64_t loops, int64_t segment_loops) {
 
 int64_t planned(const TrainConfig& config, Purpose purpose = Purpose::kActivations) {
   return plan_memory(config, config.model, 0, 1).peak[static_cast<size_t>(purpose)];
+}
+
+/// Most bytes of this process that were in memory so far.
+int64_t resident() {
+  rusage usage{};
+  EXPECT_EQ(getrusage(RUSAGE_SELF, &usage), 0);
+  return usage.ru_maxrss * 1024;
 }
 
 /// A step whose first values are float32 would keep all that follow from them in float32.
@@ -105,6 +114,64 @@ TEST(MemoryPlan, NeedsNoMemoryItself) {
   const MemoryUse plan = plan_memory(config, config.model, 0, 1);
   EXPECT_GT(plan.total_peak, int64_t{20} << 30) << "weights, gradients and two moments in float32";
   EXPECT_EQ(Allocator::host().use().total_peak, host.total_peak);
+}
+
+TEST(MemoryPlan, OfManyRowsTakesLittleItself) {
+  TrainConfig config;
+  config.model.vocabulary_size = 256;
+  config.model.hidden_size = 16;
+  config.model.head_dim = 8;
+  config.model.query_heads = config.model.kv_heads = 2;
+  config.model.core_feed_forward = FeedForwardKind::kDense;
+  config.global_batch = config.micro_batch = 40'000;
+  const int64_t before = resident(), tokens = config.micro_batch * config.sequence;
+  EXPECT_GT(plan_memory(config, config.model, 0, 1).total_peak, 64 * tokens);
+  EXPECT_LT(resident() - before, 12 * tokens) << "only targets are looked at";
+}
+
+TEST(BatchMemory, WhatNoHostHoldsIsRefusedByArithmetic) {
+  TrainConfig config;
+  config.model.hidden_size = 1 << 20;
+  config.global_batch = config.micro_batch = 1'000'000;
+  config.sequence = 1 << 20;
+  expect_error<UsageError>([&] { check_batch(config, config.model, 1, 1, Device{}); },
+                           "the 1000000 sequences of a step take");
+  config.global_batch = config.micro_batch = 1000;
+  expect_error<UsageError>([&] { check_batch(config, config.model, 1, 1, Device{}); },
+                           "states and their gradients of 1000 sequences in one layer take");
+  config.micro_batch = 1;
+  config.sequence = 16;
+  EXPECT_NO_THROW(check_batch(config, config.model, 1, 1, Device{}));
+}
+
+TEST(BatchMemory, ManyRowsAreRefusedByWhatFewTake) {
+  struct sysinfo machine {};
+  ASSERT_EQ(sysinfo(&machine), 0);
+  const int64_t host = static_cast<int64_t>(machine.totalram) * machine.mem_unit;
+  TrainConfig config = segmented(4, 2);
+  // States and their gradients alone would fit in half of it.
+  config.global_batch = config.micro_batch = host / (16 * config.model.hidden_size * config.sequence);
+  const int64_t before = resident();
+  expect_error<UsageError>([&] { check_batch(config, config.model, 1, 1, Device{}); },
+                           fmt::format("tensors of a step of {} sequences in a micro-batch take", config.micro_batch));
+  EXPECT_LT(resident() - before, int64_t{64} << 20);
+  config.global_batch = config.micro_batch = 64;
+  EXPECT_NO_THROW(check_batch(config, config.model, 1, 1, Device{}));
+  // The room for tensors is that of the GPU where there is one.
+  Device gpu;
+  gpu.description = "a small GPU";
+  gpu.room_bytes = 100 << 20;
+  gpu.memory_in_use = [] { return std::pair<int64_t, int64_t>(); };
+  expect_error<UsageError>([&] { check_batch(config, config.model, 1, 1, gpu); },
+                           "for a small GPU, which has room for 100.00 MiB");
+  MemoryUse plan;
+  plan.total_peak = 200 << 20;
+  expect_error<UsageError>(
+      [&] { check_memory(plan, 8, gpu); },
+      "the tensors of a training step want 200.00 MiB per rank, 200.00 MiB for a small GPU, which");
+  EXPECT_NO_THROW(check_memory(plan, 8, Device{}));
+  plan.total_peak = int64_t{1} << 60;
+  expect_error<UsageError>([&] { check_memory(plan, 8, Device{}); }, "for the 8 rank(s) of this host, which has room");
 }
 
 TEST(MemoryPlan, IsWhatAStepReachesUnderEverySchedule) {

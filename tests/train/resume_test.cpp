@@ -1,5 +1,7 @@
 // A run that stops and goes on equals one that never stopped, to the bit, on one rank.
+#include <algorithm>
 #include <fstream>
+#include <limits>
 
 #include "data/loader.h"
 #include "tests/data/temporary_folder.h"
@@ -190,6 +192,98 @@ TEST(Resume, SaysWhatChangedAndRefusesWhatMustNot) {
                            "model.rope_theta was 10000 when 'c.h5' was written and is 500 now");
 }
 
+/// Text of a run's configuration from flags, as a checkpoint keeps it.
+std::string config_text(const std::vector<std::string>& flags) {
+  TrainConfig config;
+  Config keys;
+  config.declare(keys);
+  keys.parse(flags);
+  return keys.resolved();
+}
+
+TEST(Resume, HoldsEveryKeyThatMustStay) {
+  const char* const kFunction = "the weights would be used as another function";
+  const char* const kShift = "the data position would shift";
+  const char* const kLog = "the log and the spike guard are kept by segment";
+  const char* const kLoops = "steps before would have run other loops";
+  const char* const kState = "the optimizer's state is another one";
+  const struct {
+    const char* key;
+    const char *before, *now;  ///< "": as an empty value
+    std::vector<std::string> beside;
+    const char* why;
+  } table[] = {
+      {"train.global_batch", "16", "32", {}, kShift},
+      {"train.sequence_length", "256", "128", {}, kShift},
+      {"train.seed", "1", "2", {}, kShift},
+      {"data.unique_tokens", "0", "512", {}, kShift},
+      {"model.hidden_size", "64", "128", {}, kFunction},
+      {"model.layers", "2", "3", {}, kFunction},
+      {"model.loops", "4", "5", {}, kFunction},
+      {"model.tied", "true", "false", {}, kFunction},
+      {"model.rope_theta", "10000", "500", {}, kFunction},
+      {"model.norm_eps", "1e-06", "1e-05", {}, kFunction},
+      {"norms.block", "off", "gain", {}, kFunction},
+      {"embedding.scaled", "true", "false", {}, kFunction},
+      {"embedding.tied", "true", "false", {}, kFunction},
+      {"feed_forward.core", "moe", "dense", {}, kFunction},
+      {"residual.lambda", "0.5", "0.25", {"--residual.scheme", "scaled"}, kFunction},
+      {"reinjection.lambda", "0.5", "0.25", {"--reinjection.kind", "convex"}, kFunction},
+      {"hyper_connections.lanes", "2", "3", {"--reinjection.kind", "none"}, kFunction},
+      {"conditioning.kind", "off", "embedding", {}, kFunction},
+      {"conditioning.width", "8", "16", {"--conditioning.kind", "modulation"}, kFunction},
+      {"head.multiplier", "1", "2", {}, kFunction},
+      {"head.soft_cap", "0", "15", {}, kFunction},
+      {"moe.experts", "8", "16", {}, kFunction},
+      {"moe.top_k", "2", "3", {}, kFunction},
+      {"moe.shared_experts", "1", "2", {}, kFunction},
+      {"moe.intermediate", "64", "32", {}, kFunction},
+      {"moe.score", "sigmoid", "softmax", {}, kFunction},
+      {"moe.router", "per_loop", "shared", {}, kFunction},
+      {"moe.renormalise", "true", "false", {}, kFunction},
+      {"moe.balance_scope", "layer", "layer_loop", {"--train.balance_rate", "0.1"}, kFunction},
+      {"backprop.mode", "full", "truncated", {"--backprop.loops", "2"}, kLog},
+      {"backprop.loops", "2", "3", {"--backprop.mode", "segmented"}, kLog},
+      {"loss.loop_weights", "", "0.5,1", {}, kLog},
+      {"loss.loop_weights", "0.5,1", "", {}, kLog},
+      {"loss.loop_weights", "0.5,1", "0.25,1", {}, kLog},
+      {"loop_count.distribution", "fixed", "poisson", {}, kLoops},
+      {"loop_count.low", "1", "2", {"--loop_count.distribution", "uniform"}, kLoops},
+      {"loop_count.high", "8", "9", {"--loop_count.distribution", "uniform"}, kLoops},
+      {"loop_count.sigma", "0.5", "0.25", {"--loop_count.distribution", "poisson"}, kLoops},
+      {"growth.initial_loops", "0", "1", {}, kLoops},
+      {"growth.at", "0.5", "0.25", {"--growth.initial_loops", "1"}, kLoops},
+      {"optimizer.name", "adamw", "muon", {}, kState},
+      {"muon.second_moment", "0", "0.9", {"--optimizer.name", "muon"}, kState},
+      {"muon.routers", "false", "true", {"--optimizer.name", "muon"}, kState},
+  };
+  for (const auto& row : table) {
+    SCOPED_TRACE(fmt::format("{} {} -> {}", row.key, row.before, row.now));
+    const auto text = [&row](const char* value) {
+      std::vector<std::string> flags = row.beside;
+      if (std::string(row.key) == "backprop.mode" && std::string(value) == "full") flags.clear();
+      flags.insert(flags.end(), {std::string("--") + row.key, value});
+      return config_text(flags);
+    };
+    const auto shown = [](const char* value) { return std::string(value).empty() ? "empty" : std::string(value); };
+    try {
+      compare_resumed_config("c.h5", text(row.before), text(row.now));
+      ADD_FAILURE() << "was taken";
+    } catch (const UsageError& error) {
+      const std::string key = std::string(row.key) == "backprop.mode" ? "backprop.loops" : row.key;
+      if (key == row.key) {
+        EXPECT_EQ(error.what(), fmt::format("{} was {} when 'c.h5' was written and is {} now: {}", key,
+                                            shown(row.before), shown(row.now), row.why));
+        EXPECT_EQ(error.hint(),
+                  fmt::format("--{} {}, or a new run.directory", key, *row.before == 0 ? "''" : row.before));
+      } else {
+        EXPECT_NE(std::string(error.what()).find(row.why), std::string::npos) << error.what();
+      }
+    }
+    EXPECT_EQ(compare_resumed_config("c.h5", text(row.now), text(row.now)), std::vector<std::string>{});
+  }
+}
+
 TEST(Resume, DoesNotMentionWhatMakesNoDifferenceAnyMore) {
   TrainConfig config;
   const auto text = [&config] {
@@ -254,6 +348,32 @@ TEST(Resume, GoesBackToAnOlderCheckpointWhereTheNewestIsDamaged) {
   config.stop_after = 0;
   config.resume = true;
   expect_same_checkpoint(train(job, config).checkpoint, whole.checkpoint);
+}
+
+TEST(BalanceBias, StandsStillInASkippedStep) {
+  TrainingPlan plan;
+  const auto world = make_single_communicator();
+  Training training(plan, *world, 1, 8);
+  training.run(1);
+  const auto biases = [&] {
+    std::vector<float> all;
+    for (int64_t l = 0; l < plan.model.layers; ++l) {
+      const std::vector<float> one = training.model.balance_bias(l).get<float>();
+      all.insert(all.end(), one.begin(), one.end());
+    }
+    return all;
+  };
+  const std::vector<float> before = biases();
+  EXPECT_GT(std::count_if(before.begin(), before.end(), [](float b) { return b != 0; }), 0) << "nothing to move";
+  const Parameter& head = training.model.parameters().find("lm_head.weight");
+  const float kept = head.value.f32()[0];
+  head.value.f32()[0] = std::numeric_limits<float>::quiet_NaN();
+  const StepResult skipped = training.run(2);
+  EXPECT_EQ(skipped.skipped, std::vector<int64_t>(skipped.skipped.size(), 1));
+  EXPECT_EQ(biases(), before);
+  head.value.f32()[0] = kept;
+  EXPECT_EQ(training.run(3).skipped[0], 0);
+  EXPECT_NE(biases(), before);
 }
 
 TEST(BalanceBias, MovesAgainstASkewedRouterAndIsKept) {

@@ -83,5 +83,19 @@ TEST(TrainConfig, RefusesWhatMuonCannotDo) {
   expect_error<UsageError>([] { config_of({"--schedule.name", "constant"}); }, "cosine");
 }
 
+TEST(TrainConfig, WarmUpAndDecayShareTheSteps) {
+  const auto with = [](const char* warmup, const char* decay, const char* name = "wsd") {
+    std::vector<std::string> flags{"--schedule.name", name, "--schedule.warmup_ratio", warmup};
+    if (std::string(name) == "wsd") flags.insert(flags.end(), {"--schedule.decay_ratio", decay});
+    return config_of(flags);
+  };
+  EXPECT_NO_THROW(with("0.5", "0.5"));
+  EXPECT_NO_THROW(with("0.9", "0.1"));
+  EXPECT_NO_THROW(with("0.7", "0.3"));
+  expect_error<UsageError>([&] { with("0.5", "0.51"); }, "are more than all steps");
+  EXPECT_EQ(with("0.25", "1").schedule.warmup_steps(), 250) << "1 decays all that the warm-up leaves";
+  EXPECT_NO_THROW(with("0.95", "", "cosine"));
+}
+
 }  // namespace
 }  // namespace heddle
