@@ -20,7 +20,7 @@ inline const std::vector<std::string> kDeviceNames = {"auto", "cpu", "ref", "cud
 struct Device {
   std::string name;         ///< "cpu", "ref" or "cuda"
   std::string description;  ///< for people: the GPU's name and memory
-  const Kernels* kernels = nullptr;
+  const Kernels* kernels = &cpu::kernels();
   DType activations = DType::kFloat32;
   int64_t room_bytes = 0;  ///< of the GPU for tensors, when it was opened; 0 on a CPU
   /// Bytes of the GPU that are in use, by whatever, and that it has; nothing on a CPU.
