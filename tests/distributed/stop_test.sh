@@ -3,43 +3,25 @@
 # usage: stop_test.sh MPIRUN HEDDLE
 set -euo pipefail
 mpirun=$1 heddle=$2
+here=$(cd "$(dirname "$0")" && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
 
-for i in $(seq 40); do printf 'Tale %d: the weaver lifts the warp %d times, then rests.\n\n' "$i" $((i * i)); done >text.txt
-"$heddle" data build text.txt -o store.h5 --data.tokenizer bytes --data.split blank_lines --data.validation_fraction 0.1 >/dev/null
-cat >run.cfg <<'END'
-[data]
-store = store.h5
-[model]
-hidden_size = 16
-layers = 1
-query_heads = 2
-kv_heads = 1
-head_dim = 8
-[moe]
-experts = 4
-intermediate = 8
-[train]
+. "$here/tiny_run.sh"
+cat >>run.cfg <<'CONFIG'
 steps = 1000000
-global_batch = 4
-micro_batch = 1
-sequence_length = 16
 [run]
 directory = run
 log_interval = 5
 resume = true
-END
+CONFIG
 
 failed() {
   echo "error: $1" >&2
   tail -n 20 out.txt >&2
   exit 1
 }
-
-# The latest process that the given one has started.
-last_child() { awk -v parent="$1" '$4 == parent { print $1 }' /proc/[0-9]*/stat 2>/dev/null | sort -n | tail -n 1; }
 
 # stops_at SIGNAL WHOM: starts the run, sends the signal to a rank or to mpirun, and wants status 4 and a checkpoint.
 stops_at() {

@@ -4,30 +4,15 @@
 # usage: program_test.sh MPIRUN HEDDLE
 set -uo pipefail
 mpirun=$1 heddle=$2
+here=$(cd "$(dirname "$0")/.." && pwd)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
 failures=0
 
-for i in $(seq 40); do printf 'Tale %d: the weaver lifts the warp %d times, then rests.\n\n' "$i" $((i * i)); done >text.txt
-"$heddle" data build text.txt -o store.h5 --data.tokenizer bytes --data.split blank_lines --data.validation_fraction 0.1 >/dev/null
-cat >run.cfg <<'CONFIG'
-[data]
-store = store.h5
-[model]
-hidden_size = 16
-layers = 1
-query_heads = 2
-kv_heads = 1
-head_dim = 8
-[moe]
-experts = 4
-intermediate = 8
-[train]
+. "$here/tiny_run.sh"
+cat >>run.cfg <<'CONFIG'
 steps = 4
-global_batch = 4
-micro_batch = 1
-sequence_length = 16
 [run]
 device = cuda
 log_interval = 1
@@ -65,9 +50,6 @@ wants "two ranks and one GPU" 1 "2 ranks and 1 visible GPU(s)" env CUDA_EMULATIO
 wants "too little memory" 2 "has room for" env CUDA_EMULATION_DEVICE_MB=170 "${train[@]}" none \
   --train.micro_batch 64 --train.global_batch 64 --train.sequence_length 512
 wants "bfloat16 on a CPU" 2 "float32 only" "${train[@]}" none --run.device cpu --run.precision bfloat16
-
-# The latest process that the given one has started.
-last_child() { awk -v parent="$1" '$4 == parent { print $1 }' /proc/[0-9]*/stat 2>/dev/null | sort -n | tail -n 1; }
 
 # One rank stands still in the middle of a run: the other one says where it waits.
 CUDA_EMULATION_NCCL_SECONDS=60 "${two[@]}" "${train[@]}" stopped --train.steps 100000 --layout.expert_parallel 2 --run.collective_timeout 2 >out.txt 2>&1 &
