@@ -1,5 +1,6 @@
 #include "comm/call_watchdog.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -16,8 +17,6 @@ namespace heddle {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 std::atomic<double> g_timeout = 1800;
 
 /// Started by the first call.
@@ -30,7 +29,7 @@ class Watchdog {
 
   void enter(const char* operation, int rank, int size) {
     const std::scoped_lock lock(mutex_);
-    call_ = {operation, rank, size, collective_place(), Clock::now()};
+    call_ = {operation, rank, size, collective_place(), {}};
     if (!thread_.joinable()) thread_ = std::thread([this] { watch(); });
   }
   void leave() {
@@ -52,7 +51,7 @@ class Watchdog {
     const char* operation = nullptr;  ///< null: none is under way
     int rank = 0, size = 1;
     CollectivePlace place;
-    Clock::time_point start;
+    WatchedTime waited;
   };
 
   void watch() {
@@ -60,22 +59,14 @@ class Watchdog {
     while (!ends_) {
       const double timeout = g_timeout;
       if (call_.operation != nullptr && timeout > 0) {
-        const double waited = std::chrono::duration<double>(Clock::now() - call_.start).count();
-        if (waited > timeout) give_up(waited);
+        const double waited = call_.waited.seconds();
+        if (waited > timeout)
+          give_up(fmt::format("no end after {:.0f} s (run.collective_timeout): rank {} of {} waits in {} at {}", waited,
+                              call_.rank, call_.size, call_.operation, text_of(call_.place)),
+                  "another rank hangs or makes other calls: look at its last lines, or use run.check_collectives");
       }
       changed_.wait_for(lock, std::chrono::milliseconds(200));
     }
-  }
-
-  /// The thread of the call cannot be reached, and MPI takes no calls from this one.
-  [[noreturn]] void give_up(double waited) const {
-    log_error(
-        fmt::format("no end after {:.0f} s (run.collective_timeout): rank {} of {} waits in {} at {}\n  hint: "
-                    "another rank hangs or makes other calls: look at its last lines, or use "
-                    "run.check_collectives",
-                    waited, call_.rank, call_.size, call_.operation, text_of(call_.place)));
-    std::fflush(nullptr);
-    std::_Exit(static_cast<int>(ExitStatus::kFailure));
   }
 
   std::mutex mutex_;
@@ -89,6 +80,19 @@ class Watchdog {
 
 void set_collective_timeout(double seconds) {
   g_timeout = seconds;
+}
+
+void give_up(const std::string& message, const std::string& hint) {
+  log_error(fmt::format("{}\n  hint: {}", message, hint));
+  std::fflush(nullptr);
+  std::_Exit(static_cast<int>(ExitStatus::kFailure));
+}
+
+double WatchedTime::seconds() {
+  const double now = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  if (last_ >= 0) sum_ += std::min(now - last_, 1.0);
+  last_ = now;
+  return sum_;
 }
 
 double collective_timeout() {

@@ -21,9 +21,11 @@ class CollectiveWatch {
   void add(ncclComm_t communicator);
   void remove(ncclComm_t communicator);
 
-  /// Call behind every collective: it is under way until the communication stream has passed this point.
+  /// Call behind every collective: it is under way until the communication stream has passed this point. Waits while
+  /// too many are under way: the queue of a stream is limited, and where it is full the host would wait inside of a
+  /// launch.
   void enqueued(const char* operation, int rank, int size);
-  /// Throws Error if a communicator failed, or `waited` seconds are too many.
+  /// Ends the job if a communicator failed, or `waited` seconds are too many.
   void check(double waited);
 
  private:

@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "comm/call_watchdog.h"
 #include "comm/cuda/collective_watch.h"
 #include "comm/cuda/rank_sum.h"
 #include "cuda/context.h"
@@ -86,9 +87,10 @@ class NcclCommunicator final : public Communicator {
 };
 
 /// A group of calls that NCCL starts together. Ends also where a call throws, or the next group would be part of it.
+/// Its end connects to peers that are new, and so may wait.
 class Group {
  public:
-  Group() { check(ncclGroupStart(), "ncclGroupStart"); }
+  explicit Group(const Communicator& of) : of_(of) { check(ncclGroupStart(), "ncclGroupStart"); }
   ~Group() {
     if (open_) ncclGroupEnd();
   }
@@ -96,10 +98,12 @@ class Group {
   Group& operator=(const Group&) = delete;
   void end() {
     open_ = false;
+    const WatchedCall watched("ncclGroupEnd", of_.rank(), of_.size());
     check(ncclGroupEnd(), "ncclGroupEnd");
   }
 
  private:
+  const Communicator& of_;
   bool open_ = true;
 };
 
@@ -113,6 +117,7 @@ void NcclCommunicator::open() {
   }
   throw_if_any_failed(host_, failure, "NCCL_DEBUG=INFO makes NCCL say more");
   host_.broadcast(&id, sizeof id, 0);
+  const WatchedCall watched("the start of a NCCL communicator", rank(), size());
   check(ncclCommInitRank(&nccl_, size(), id, rank()), "ncclCommInitRank");
   CollectiveWatch::instance().add(nccl_);
 }
@@ -151,7 +156,7 @@ void NcclCommunicator::sum_shards(float* values, const std::vector<int64_t>& beg
   float* const contributions = staging(std::min(step, longest) * size());
   for (int64_t first = 0; first < longest; first += step) {
     const auto [mine, mine_count] = piece_of(begins, rank(), first, step);
-    Group group;
+    Group group(*this);
     for (int r = 0; r < size(); ++r) {
       if (r == rank()) continue;
       const auto [theirs, theirs_count] = piece_of(begins, r, first, step);
@@ -167,7 +172,7 @@ void NcclCommunicator::sum_shards(float* values, const std::vector<int64_t>& beg
 }
 
 void NcclCommunicator::gather_shards(float* values, const std::vector<int64_t>& begins) {
-  Group group;
+  Group group(*this);
   for (int r = 0; r < size(); ++r) {
     const auto [begin, count] = piece_of(begins, r, 0, begins.back());
     if (count == 0) continue;
@@ -242,7 +247,7 @@ std::unique_ptr<Communicator::Exchange> NcclCommunicator::start_exchange_rows(co
   auto* to = static_cast<char*>(received);
   cuda::context().communication_waits_for_compute();
   std::optional<Group> group;
-  if (nccl_ != nullptr) group.emplace();
+  if (nccl_ != nullptr) group.emplace(*this);
   for (int r = 0; r < size(); ++r) {
     const size_t send = static_cast<size_t>(send_rows[static_cast<size_t>(r)]) * row_bytes;
     const size_t receive = static_cast<size_t>(receive_rows[static_cast<size_t>(r)]) * row_bytes;

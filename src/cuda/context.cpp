@@ -1,11 +1,13 @@
 #include "cuda/context.h"
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <thread>
 
 #include "cuda/error.h"
 #include "cuda/library_error.h"
+#include "cuda/memory.h"
 #include "cuda/scratch.h"
 #include "support/error.h"
 
@@ -15,11 +17,15 @@ namespace {
 
 std::unique_ptr<Context> the_context;
 
+/// Of cuBLAS, beside its workspace.
+constexpr int64_t kLibraryBytes = int64_t{8} << 20;
+
 DeviceProperties read_properties(int device) {
   cudaDeviceProp found;
   check(cudaGetDeviceProperties(&found, device), "cudaGetDeviceProperties");
   DeviceProperties properties;
   properties.name = found.name;
+  for (const char byte : found.uuid.bytes) properties.uuid += fmt::format("{:02x}", static_cast<unsigned char>(byte));
   properties.major = found.major;
   properties.minor = found.minor;
   properties.multiprocessors = found.multiProcessorCount;
@@ -38,12 +44,9 @@ void wait_for_stream(cudaStream_t waiting, cudaStream_t awaited, cudaEvent_t eve
 VisibleDevices visible_devices() {
   VisibleDevices visible;
   const cudaError_t status = cudaGetDeviceCount(&visible.count);
-  if (status == cudaErrorInsufficientDriver || status == cudaErrorNoDevice) {
-    cudaGetLastError();  // seen here: later calls must not report it again
-    return {0, cudaGetErrorString(status)};
-  }
-  check(status, "cudaGetDeviceCount");
-  return visible;
+  if (status == cudaSuccess && visible.count > 0) return visible;
+  cudaGetLastError();  // seen here: later calls must not report it again
+  return {0, status == cudaSuccess ? "none is visible" : cudaGetErrorString(status)};
 }
 
 Context::Context(const ContextOptions& options) : device_(options.device) {
@@ -69,9 +72,18 @@ void Context::open(const ContextOptions& options) {
   check(cudaSetDevice(device_), "cudaSetDevice");
   properties_ = read_properties(device_);
   check(cudaStreamCreateWithFlags(&compute_stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  check(cudaStreamCreateWithFlags(&communication_stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  // Rows that are ready to travel do not wait for blocks of kernels that have not begun.
+  int lowest = 0, highest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
+  check(cudaStreamCreateWithPriority(&communication_stream_, cudaStreamNonBlocking, highest),
+        "cudaStreamCreateWithPriority");
   check(cudaEventCreateWithFlags(&compute_reached_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
   check(cudaEventCreateWithFlags(&communication_reached_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  const auto [used, all] = memory_in_use();
+  if (all - used < static_cast<int64_t>(options.cublas_workspace_bytes) + kLibraryBytes)
+    throw Error(fmt::format("GPU {} has {:.0f} of {:.0f} MiB free, too little to start", device_,
+                            static_cast<double>(all - used) / (1 << 20), static_cast<double>(all) / (1 << 20)),
+                "other programs hold its memory: nvidia-smi names them");
   check(cublasCreate(&cublas_), "cublasCreate");
   check(cublasSetStream(cublas_, compute_stream_), "cublasSetStream");  // before the workspace, which it would reset
   check(cudaMalloc(&cublas_workspace_, options.cublas_workspace_bytes), "cudaMalloc");
@@ -117,20 +129,31 @@ void Context::compute_waits_for(cudaEvent_t mark) {
   check(cudaStreamWaitEvent(compute_stream_, mark, 0), "cudaStreamWaitEvent");
 }
 
-void Context::wait_for(cudaStream_t stream) const {
-  if (!watch_) return check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+template <typename Query>
+void Context::wait(const char* call, const Query& query) const {
   using Clock = std::chrono::steady_clock;
   constexpr auto kInterval = std::chrono::milliseconds(1);
-  const auto start = Clock::now();
-  auto next = start + kInterval;
+  constexpr double kMostBetweenLooks = 1;
+  double waited = 0;
+  auto last = Clock::now();
   for (;;) {
-    const cudaError_t status = cudaStreamQuery(stream);
-    if (status != cudaErrorNotReady) return check(status, "cudaStreamQuery");
+    const cudaError_t status = query();
+    if (status != cudaErrorNotReady) return check(status, call);
     std::this_thread::yield();
-    if (Clock::now() < next) continue;
-    watch_(std::chrono::duration<double>(Clock::now() - start).count());
-    next = Clock::now() + kInterval;
+    if (!watch_ || Clock::now() < last + kInterval) continue;
+    waited += std::min(std::chrono::duration<double>(Clock::now() - last).count(), kMostBetweenLooks);
+    watch_(waited);
+    last = Clock::now();
   }
+}
+
+void Context::wait_for(cudaStream_t stream) const {
+  if (!watch_) return check(cudaStreamSynchronize(stream), "cudaStreamSynchronize");
+  wait("cudaStreamQuery", [=] { return cudaStreamQuery(stream); });
+}
+
+void Context::wait_for_mark(cudaEvent_t mark) const {
+  wait("cudaEventQuery", [=] { return cudaEventQuery(mark); });
 }
 
 void Context::synchronize_compute() {

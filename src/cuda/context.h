@@ -27,6 +27,7 @@ struct ContextOptions {
 
 struct DeviceProperties {
   std::string name;
+  std::string uuid;          ///< hexadecimal; no two GPUs have the same
   int major = 0, minor = 0;  ///< compute capability
   int multiprocessors = 0;
   int64_t memory_bytes = 0;            ///< of the whole device
@@ -63,10 +64,12 @@ class Context {
   cudaEvent_t mark_communication();
   /// What is enqueued on the compute stream from now on starts after the mark.
   void compute_waits_for(cudaEvent_t mark);
+  /// The host waits for the mark.
+  void wait_for_mark(cudaEvent_t mark) const;
   void release(cudaEvent_t mark) { spare_marks_.push_back(mark); }
 
-  /// Called every now and then while the host waits for a stream, with the seconds waited so far; may throw to end the
-  /// wait. nullptr: none.
+  /// Called every now and then while the host waits, with the seconds waited so far, of which a suspended process
+  /// counts none; may throw to end the wait. nullptr: none.
   void set_watch(std::function<void(double)> watch) { watch_ = std::move(watch); }
 
   /// The host waits for all work of one stream. Throws Error where a kernel or copy of it failed.
@@ -75,6 +78,8 @@ class Context {
 
  private:
   void open(const ContextOptions& options);
+  template <typename Query>
+  void wait(const char* call, const Query& query) const;
   void wait_for(cudaStream_t stream) const;
   void close();
 

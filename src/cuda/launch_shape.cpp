@@ -15,7 +15,10 @@ void check_launch(cudaError_t status, const LaunchShape& shape) {
   throw Error(fmt::format("{}:{}: launch of {} blocks of {} threads with {} bytes of dynamic shared memory: {} ({})",
                           shape.file, shape.line, text(shape.grid), text(shape.block), shape.dynamic_shared_bytes,
                           cudaGetErrorString(status), cudaGetErrorName(status)),
-              "an earlier kernel may be what failed: CUDA_LAUNCH_BLOCKING=1 shows that");
+              status == cudaErrorNoKernelImageForDevice
+                  ? "this build has no code for this GPU: configure with -DCMAKE_CUDA_ARCHITECTURES=<its compute "
+                    "capability>"
+                  : "an earlier kernel may be what failed: CUDA_LAUNCH_BLOCKING=1 shows that");
 }
 
 unsigned block_count(int64_t items, int64_t items_per_block) {

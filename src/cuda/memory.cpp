@@ -44,7 +44,7 @@ void* device_malloc(size_t bytes) {
 
 void device_free(void* memory) {
   if (memory == nullptr) return;
-  // The context waits rather than cudaFree: it also looks after the other ranks. While an error unwinds it has done so.
+  // The context waits rather than cudaFree: it also looks after the other ranks. While an error unwinds, nobody waits.
   if (has_context() && std::uncaught_exceptions() == 0) {
     context().synchronize_compute();
     context().synchronize_communication();

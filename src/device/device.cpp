@@ -1,5 +1,7 @@
 #include "device/device.h"
 
+#include <algorithm>
+
 #include "support/log.h"
 #ifdef HEDDLE_WITH_CUDA
 #include "device/cuda/cuda_device.h"
@@ -49,10 +51,12 @@ std::unique_ptr<OpenDevice> open_device(Job& job, const std::string& name, const
   const bool narrow = precision == "bfloat16";
   bool gpu = name == "cuda";
   if (name == "auto") {
-    const std::string reason = why_no_gpu();
-    gpu = all_ranks(job.world(), reason.empty());
-    if (!gpu && kBuiltForGpus)
-      log_warning(fmt::format("no GPU, so the CPU computes: {}", reason.empty() ? "another rank sees none" : reason));
+    const std::string own = why_no_gpu();
+    const std::vector<std::string> reasons = all_gather_text(
+        job.world(), own.empty() ? own : fmt::format("rank {} on {}: {}", job.world().rank(), job.host(), own));
+    const auto without = std::find_if(reasons.begin(), reasons.end(), [](const std::string& r) { return !r.empty(); });
+    gpu = without == reasons.end();
+    if (!gpu && kBuiltForGpus) log_warning("no GPU, so the CPU computes: " + *without);
   }
   if (gpu) return open_gpu(job, narrow ? DType::kBfloat16 : DType::kFloat32);
   if (narrow)

@@ -38,6 +38,8 @@ steps = 3
 global_batch = 2
 micro_batch = 2
 sequence_length = 16
+[run]
+device = cpu
 )";
 
 void write(const std::string& path, const std::string& content) {

@@ -21,12 +21,26 @@ bool keep_blocks() {
   return text == nullptr || std::string_view(text) != "off";
 }
 
-/// What operations and sums over ranks will still take for themselves (cuda/scratch.h, kStagingBytes of NCCL sums).
-constexpr int64_t kBesideTensors = int64_t{128} << 20;
+/// What will still be taken beside tensors: scratch of operations, staging of sums over ranks, and NCCL's buffers for
+/// communicators and peers that come later. NCCL says nothing of their size; on large GPUs they are hundreds of MiB.
+int64_t beside_tensors(int64_t all) {
+  return std::max<int64_t>(int64_t{128} << 20, all / 32);
+}
+
+/// Two ranks with one GPU, or "". Collective.
+std::string shared_gpu(Job& job) {
+  const std::vector<std::string> all =
+      all_gather_text(job.world(), fmt::format("{} on {}", cuda::context().properties().uuid, job.host()));
+  for (size_t a = 0; a < all.size(); ++a)
+    for (size_t b = a + 1; b < all.size(); ++b)
+      if (all[a].substr(0, all[a].find(' ')) == all[b].substr(0, all[b].find(' ')))
+        return fmt::format("ranks {} and {} have the same GPU: {}", a, b, all[a]);
+  return "";
+}
 
 class CudaDevice final : public OpenDevice {
  public:
-  CudaDevice(Job& job, int number, DType activations)
+  CudaDevice(Job& job, int number, DType activations, const std::string& hint)
       : job_(job), context_({.device = number}), allocator_(memory_, keep_blocks()), scope_(allocator_) {
     const cuda::DeviceProperties& found = cuda::context().properties();
     device_.name = "cuda";
@@ -35,9 +49,10 @@ class CudaDevice final : public OpenDevice {
     device_.memory_in_use = [] { return cuda::memory_in_use(); };
     device_.description = fmt::format("{}, compute capability {}.{}, {}", found.name, found.major, found.minor,
                                       human_bytes(static_cast<double>(found.memory_bytes)));
+    if (const std::string shared = shared_gpu(job); !shared.empty()) throw Error(shared, hint);
     if (job.world().size() > 1) job.use_device_world(make_nccl_communicator(job.world()));
     const auto [used, all] = cuda::memory_in_use();
-    device_.room_bytes = std::max<int64_t>(all - used - kBesideTensors, 0);
+    device_.room_bytes = std::max<int64_t>(all - used - beside_tensors(all), 0);
   }
   ~CudaDevice() override { job_.use_device_world(nullptr); }
 
@@ -65,12 +80,15 @@ std::unique_ptr<OpenDevice> open_cuda_device(Job& job, DType activations) {
   std::string problem;
   if (visible.count == 0)
     problem = fmt::format("{} sees no GPU: {}", job.host(), visible.why_none);
-  else if (job.local_size() > visible.count)
-    problem = fmt::format("{} has {} ranks and {} visible GPU(s); every rank needs one of its own", job.host(),
+  else if (visible.count > 1 && job.local_size() > visible.count)
+    problem = fmt::format("{} has {} ranks and {} visible GPUs; every rank needs one of its own", job.host(),
                           job.local_size(), visible.count);
-  throw_if_any_failed(job.world(), problem,
-                      "look at nvidia-smi and CUDA_VISIBLE_DEVICES, start fewer ranks per host, or use --device cpu");
-  return std::make_unique<CudaDevice>(job, job.local_rank(), activations);
+  const std::string hint =
+      "look at nvidia-smi and CUDA_VISIBLE_DEVICES, start fewer ranks per host, or use --device cpu";
+  throw_if_any_failed(job.world(), problem, hint);
+  // A launcher may show each rank its own GPU only. Whether they are different ones, the GPUs say.
+  const int number = visible.count == 1 ? 0 : job.local_rank();
+  return std::make_unique<CudaDevice>(job, number, activations, hint);
 }
 
 }  // namespace heddle

@@ -134,6 +134,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   *properties = {};
   snprintf(properties->name, sizeof(properties->name), "emulated GPU %d",
            visible_devices()[static_cast<size_t>(device)]);
+  memcpy(properties->uuid.bytes, "emulatedGPU ", 12);
+  properties->uuid.bytes[15] = static_cast<char>(visible_devices()[static_cast<size_t>(device)]);
   properties->totalGlobalMem = options().device_bytes;
   properties->sharedMemPerBlock = kSharedBytes;
   properties->sharedMemPerBlockOptin = kMostSharedBytes;

@@ -163,6 +163,14 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
   return cudaSuccess;
 }
 
+cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
+  const Entry entry;
+  if (driver_status() != cudaSuccess) return report(driver_status());
+  *lowest = 0;
+  *highest = -5;
+  return cudaSuccess;
+}
+
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
   return cudaStreamCreateWithFlags(stream, flags);
 }

@@ -46,7 +46,10 @@ wants "no driver" 1 "no GPU" env CUDA_EMULATION_DRIVER=none "${train[@]}" none
 wants "no driver, automatic" 0 "no GPU, so the CPU computes" env CUDA_EMULATION_DRIVER=none "${train[@]}" auto \
   --run.device auto --train.steps 1
 wants "no visible GPU" 1 "CUDA_VISIBLE_DEVICES" env CUDA_EMULATION_DEVICES=0 "${train[@]}" none
-wants "two ranks and one GPU" 1 "2 ranks and 1 visible GPU(s)" env CUDA_EMULATION_DEVICES=1 "${two[@]}" "${train[@]}" none
+wants "two ranks and one GPU" 1 "ranks 0 and 1 have the same GPU" env CUDA_EMULATION_DEVICES=1 "${two[@]}" "${train[@]}" none
+one_each='CUDA_VISIBLE_DEVICES=$OMPI_COMM_WORLD_LOCAL_RANK exec "$@"'
+wants "a GPU of its own for each rank" 0 "saved" "${two[@]}" bash -c "$one_each" - "${train[@]}" own --train.steps 1
+wants "no room to start" 1 "MiB free, too little to start" env CUDA_EMULATION_DEVICE_MB=20 "${train[@]}" none
 wants "too little memory" 2 "has room for" env CUDA_EMULATION_DEVICE_MB=170 "${train[@]}" none \
   --train.micro_batch 64 --train.global_batch 64 --train.sequence_length 512
 wants "bfloat16 on a CPU" 2 "float32 only" "${train[@]}" none --run.device cpu --run.precision bfloat16
