@@ -66,6 +66,9 @@ void for_each_kernel(const Visit& visit) {
   visit(KernelEntry<&Kernels::route_receive>());
   visit(KernelEntry<&Kernels::count_choices>());
   visit(KernelEntry<&Kernels::keep_largest>());
+  visit(KernelEntry<&Kernels::count_common>());
+  visit(KernelEntry<&Kernels::add_squares>());
+  visit(KernelEntry<&Kernels::add_mean_squares>());
   visit(KernelEntry<&Kernels::soft_cap>());
   visit(KernelEntry<&Kernels::cross_entropy>());
   visit(KernelEntry<&Kernels::adamw>());

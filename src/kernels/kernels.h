@@ -22,6 +22,7 @@
 #include "kernels/routing.h"
 #include "kernels/rows.h"
 #include "kernels/softmax.h"
+#include "kernels/statistics.h"
 
 namespace heddle {
 
@@ -83,6 +84,9 @@ struct Kernels {
   RouteReceive* route_receive;
   CountChoices* count_choices;
   KeepLargest* keep_largest;
+  CountCommon* count_common;
+  AddSquares* add_squares;
+  AddMeanSquares* add_mean_squares;
   SoftCap* soft_cap;
   CrossEntropy* cross_entropy;
   AdamW* adamw;

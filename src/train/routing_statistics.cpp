@@ -12,82 +12,87 @@ RoutingStatistics::RoutingStatistics(const LoopedModel& model, int64_t loops)
       experts_(model.config().any_moe() ? model.config().moe.experts : 0),
       rows_of_layer_(model.config().loops) {}
 
-double RoutingStatistics::mean_squares(const Tensor& inverse_rms, const Tensor& state) const {
-  if (!inverse_rms.defined())
-    return model_.kernels().sum_of_squares(state.count(), state.reals()) /
-           static_cast<double>(model_.config().hidden_size);
-  double sum = 0;
-  for (const float inverse : inverse_rms.get<float>()) {
-    const double value = static_cast<double>(inverse);
-    sum += 1 / (value * value) - model_.config().norm_eps;
-  }
-  return sum;
+void RoutingStatistics::add_mean_squares(const Tensor& inverse_rms, const Tensor& state, int64_t to) const {
+  double* const sum = squares_.f64() + to;
+  const ModelConfig& config = model_.config();
+  if (inverse_rms.defined())
+    model_.kernels().add_mean_squares(inverse_rms.count(), static_cast<double>(config.norm_eps), inverse_rms.f32(),
+                                      sum);
+  else
+    model_.kernels().add_squares(state.count(), 1 / static_cast<double>(config.hidden_size), state.reals(), sum);
 }
 
 void RoutingStatistics::begin_step(size_t micro_batches) {
-  const size_t cells = static_cast<size_t>(loops_ * layers_);
   micro_batch_ = 0;
-  last_choice_.assign(micro_batches, std::vector<std::vector<int32_t>>(static_cast<size_t>(layers_)));
-  load_.assign(cells * static_cast<size_t>(experts_), 0);
-  stored_load_.assign(static_cast<size_t>(model_.stored_moe_layers() * rows_of_layer_ * experts_), 0);
-  dropped_.assign(cells, 0);
-  shared_.assign(cells, 0);
-  compared_.assign(cells, 0);
-  square_.assign(static_cast<size_t>(loops_), 0);
-  block_square_.assign(cells, 0);
+  last_choice_.assign(micro_batches, std::vector<Tensor>(static_cast<size_t>(layers_)));
+  const int64_t rows = cells() + model_.stored_moe_layers();
+  kept_on_device_ = Tensor::zeros({rows, experts_}, Purpose::kWorkspace, DType::kInt64);
+  common_on_device_ = Tensor::zeros({cells()}, Purpose::kWorkspace, DType::kInt64);
+  squares_ = Tensor::zeros({loops_ + cells()}, Purpose::kWorkspace, DType::kFloat64);
+  const auto count = static_cast<size_t>(cells());
+  stored_of_cell_.assign(count, -1);
+  slots_.assign(count, 0);
+  compared_.assign(count, 0);
   rows_.assign(static_cast<size_t>(loops_), 0);
 }
 
 void RoutingStatistics::on_block(const BlockView& view) {
   if (view.place.stored_moe >= 0) count_choices(view);
   if (view.place.part == StackPart::kCore)
-    block_square_[cell(view.place.loop, view.place.layer)] += mean_squares(view.inverse_rms, view.layer_state);
+    add_mean_squares(view.inverse_rms, view.layer_state,
+                     loops_ + static_cast<int64_t>(cell(view.place.loop, view.place.layer)));
 }
 
 void RoutingStatistics::count_choices(const BlockView& view) {
+  const Kernels& k = model_.kernels();
   const bool core = view.place.part == StackPart::kCore;
   const Tensor& index = view.routing.index;
-  const auto k = static_cast<size_t>(index.dim(1));
-  std::vector<int32_t> chosen = index.get<int32_t>();
-  const Tensor& kept = view.routing.keep;
-  const std::vector<uint8_t> keep = kept.defined() ? kept.get<uint8_t>() : std::vector<uint8_t>();
-  std::vector<int64_t> load(static_cast<size_t>(experts_), 0);
-  int64_t dropped = 0;
-  for (size_t slot = 0; slot < chosen.size(); ++slot) {
-    if (keep.empty() || keep[slot] != 0)
-      ++load[static_cast<size_t>(chosen[slot])];
-    else
-      ++dropped;
-  }
-  const auto add_to = [&](std::vector<int64_t>& sums, int64_t row) {
-    for (size_t e = 0; e < load.size(); ++e) sums[static_cast<size_t>(row * experts_) + e] += load[e];
-  };
-  const int64_t row = core ? std::min(view.place.loop, rows_of_layer_ - 1) : 0;
-  add_to(stored_load_, view.place.stored_moe * rows_of_layer_ + row);
+  const size_t at = core ? cell(view.place.loop, view.place.layer) : 0;
+  const int64_t row = core ? static_cast<int64_t>(at) : cells() + view.place.stored_moe;
+  k.count_choices(index.count(), experts_, index.i32(), view.routing.keep.u8(), kept_on_device_.rows(row, 1).i64());
   if (!core) return;
-  const size_t at = cell(view.place.loop, view.place.layer);
-  add_to(load_, static_cast<int64_t>(at));
-  dropped_[at] += dropped;
-
-  std::vector<int32_t>& last = last_choice_.at(micro_batch_)[static_cast<size_t>(view.place.layer)];
-  if (view.place.loop > 0 && !last.empty()) {
-    int64_t common = 0;
-    for (size_t token = 0; token < chosen.size(); token += k)
-      for (size_t i = token; i < token + k; ++i)
-        for (size_t j = token; j < token + k; ++j) common += chosen[i] == last[j];
-    shared_[at] += common;
-    compared_[at] += static_cast<int64_t>(chosen.size());
+  stored_of_cell_[at] = view.place.stored_moe;
+  slots_[at] += index.count();
+  Tensor& last = last_choice_.at(micro_batch_)[static_cast<size_t>(view.place.layer)];
+  if (view.place.loop > 0 && last.defined()) {
+    k.count_common(index.dim(0), index.dim(1), index.i32(), last.i32(), common_on_device_.i64() + at);
+    compared_[at] += index.count();
   }
-  last = std::move(chosen);
+  last = index;
 }
 
 void RoutingStatistics::on_loop_end(int64_t loop, const Tensor& state, const Tensor& inverse_rms) {
-  square_[static_cast<size_t>(loop)] += mean_squares(inverse_rms, state);
+  add_mean_squares(inverse_rms, state, loop);
   rows_[static_cast<size_t>(loop)] += state.dim(0);
+}
+
+void RoutingStatistics::read_device() {
+  const auto experts = static_cast<size_t>(experts_), count = static_cast<size_t>(cells());
+  const std::vector<int64_t> kept = kept_on_device_.get<int64_t>();
+  const std::vector<double> squares = squares_.get<double>();
+  shared_ = common_on_device_.get<int64_t>();
+  kept_on_device_ = common_on_device_ = squares_ = {};
+  square_.assign(squares.begin(), squares.begin() + loops_);
+  block_square_.assign(squares.begin() + loops_, squares.end());
+  load_.assign(kept.begin(), kept.begin() + cells() * experts_);
+  stored_load_.assign(static_cast<size_t>(model_.stored_moe_layers() * rows_of_layer_ * experts_), 0);
+  const auto add_to_stored = [&](size_t row, int64_t stored, int64_t loop) {
+    const auto to = static_cast<size_t>(stored * rows_of_layer_ + std::min(loop, rows_of_layer_ - 1)) * experts;
+    for (size_t e = 0; e < experts; ++e) stored_load_[to + e] += kept[row * experts + e];
+  };
+  dropped_ = slots_;
+  for (size_t at = 0; at < count; ++at) {
+    if (stored_of_cell_[at] < 0) continue;
+    add_to_stored(at, stored_of_cell_[at], static_cast<int64_t>(at) / layers_);
+    for (size_t e = 0; e < experts; ++e) dropped_[at] -= load_[at * experts + e];
+  }
+  for (int64_t stored = 0; stored < model_.stored_moe_layers(); ++stored)
+    add_to_stored(count + static_cast<size_t>(stored), stored, 0);
 }
 
 void RoutingStatistics::reduce(Communicator& world) {
   last_choice_.clear();
+  read_device();
   if (world.size() == 1) return;
   std::vector<int64_t> all;
   const auto lists = {&load_, &stored_load_, &dropped_, &shared_, &compared_, &rows_};

@@ -1,6 +1,6 @@
 // Counts of one global step, per loop and layer of the core and per stored layer: what the run log and the balance bias
 // need. An observer of the training forwards, which does not see recomputations, so nothing is counted twice. Counts
-// are integers and exact at any layout.
+// are integers and exact at any layout. They add up where the tensors are; the host reads them once per step.
 #pragma once
 
 #include <cstdint>
@@ -40,14 +40,22 @@ class RoutingStatistics : public ForwardObserver {
 
  private:
   size_t cell(int64_t loop, int64_t layer) const { return static_cast<size_t>(loop * layers_ + layer); }
-  /// Sum over tokens of the mean square: from what a norm divided by, or of the state itself where there is no norm.
-  double mean_squares(const Tensor& inverse_rms, const Tensor& state) const;
+  int64_t cells() const { return loops_ * layers_; }
+  /// Adds the sum over tokens of the mean square to a number of squares_: from what a norm divided by, or of the state
+  /// itself where there is no norm.
+  void add_mean_squares(const Tensor& inverse_rms, const Tensor& state, int64_t to) const;
   void count_choices(const BlockView& view);
+  void read_device();
 
   const LoopedModel& model_;
   int64_t loops_, layers_, experts_, rows_of_layer_;
   size_t micro_batch_ = 0;
-  std::vector<std::vector<std::vector<int32_t>>> last_choice_;  ///< [micro-batch][layer] index of the loop before
+  /// On the device: [cells + stored layers, experts] slots kept, by loop and layer of the core and by stored layer
+  /// elsewhere; [cells] experts in common with the loop before; [loops + cells] sums over tokens of mean squares.
+  Tensor kept_on_device_, common_on_device_, squares_;
+  std::vector<std::vector<Tensor>> last_choice_;  ///< [micro-batch][layer] index of the loop before
+  std::vector<int64_t> stored_of_cell_;           ///< [cells] number of the stored layer; -1: dense, or not visited
+  std::vector<int64_t> slots_;                    ///< [cells] chosen, kept or not
   std::vector<int64_t> load_, dropped_;
   std::vector<int64_t> stored_load_;        ///< [stored layers, model loops, experts]
   std::vector<int64_t> shared_, compared_;  ///< [loops, layers] common experts with the loop before; slots compared

@@ -85,6 +85,9 @@ const Kernels& kernels() {
     t.route_receive = route_receive;
     t.count_choices = count_choices;
     t.keep_largest = keep_largest;
+    t.count_common = count_common;
+    t.add_squares = add_squares;
+    t.add_mean_squares = add_mean_squares;
     t.soft_cap = soft_cap;
     t.cross_entropy = cross_entropy;
     t.adamw = adamw;
