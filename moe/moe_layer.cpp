@@ -81,17 +81,16 @@ std::vector<Chunk> make_chunks(Tape& tape, ProcessGroups& groups, const MoeConfi
   const bool one = sizes.size() == 1;
   const std::vector<Variable> xs = one ? std::vector{x} : split_rows(tape, x, sizes);
   const std::vector<Variable> ws = one ? std::vector{weights} : split_rows(tape, weights, sizes);
-  std::vector<Chunk> chunks;
+  std::vector<RouteChoice> choices;
   int64_t first = 0;
-  for (size_t c = 0; c < sizes.size(); first += sizes[c++]) {
-    const auto part = [&](const Tensor& of) { return of.defined() ? of.rows(first, sizes[c]) : of; };
-    chunks.push_back({make_route_plan(tape.kernels(), groups.expert_parallel(), config.experts, part(chosen.index),
-                                      part(chosen.keep), part(chosen.weights), marks),
-                      xs[c],
-                      ws[c],
-                      {},
-                      {}});
+  for (const int64_t size : sizes) {
+    const auto part = [&](const Tensor& of) { return of.defined() ? of.rows(first, size) : of; };
+    choices.push_back({part(chosen.index), part(chosen.keep), part(chosen.weights)});
+    first += size;
   }
+  const auto plans = make_route_plans(tape.kernels(), groups.expert_parallel(), config.experts, choices, marks);
+  std::vector<Chunk> chunks;
+  for (size_t c = 0; c < sizes.size(); ++c) chunks.push_back({plans[c], xs[c], ws[c], {}, {}});
   return chunks;
 }
 

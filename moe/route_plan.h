@@ -53,10 +53,19 @@ struct RoutePlan {
   bool local() const { return send_rows.size() == 1; }  ///< one rank: rows are the tokens themselves, nothing travels
 };
 
-/// Collective over `group` (two exchanges: counts, then row number and weight of each slot).
-/// index int32 [N,k] global expert numbers; keep uint8 [N,k] or undefined (all kept); weights [N,k].
-/// Experts are split evenly over the ranks of the group, in order. `marks` of the visit are raised where this plan
-/// exceeds them, and become its capacity; null: the plan's own sizes are.
+/// What is planned: index int32 [N,k] global expert numbers; keep uint8 [N,k] or undefined (all kept); weights [N,k].
+struct RouteChoice {
+  Tensor index, keep, weights;
+};
+
+/// Plans of some choices, of equally many on every rank. Collective over `group`: one exchange of counts for all, for
+/// which the host waits, then one of row number and weight of each slot per plan. Experts are split evenly over the
+/// ranks of the group, in order. `marks` of the visit are raised where a plan exceeds them, and become its capacity;
+/// null: the plan's own sizes are.
+std::vector<std::shared_ptr<const RoutePlan>> make_route_plans(const Kernels& kernels, Communicator& group,
+                                                               int64_t experts, const std::vector<RouteChoice>& choices,
+                                                               RowMarks* marks = nullptr);
+/// One plan.
 std::shared_ptr<const RoutePlan> make_route_plan(const Kernels& kernels, Communicator& group, int64_t experts,
                                                  const Tensor& index, const Tensor& keep, const Tensor& weights,
                                                  RowMarks* marks = nullptr);
