@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <set>
 
 #include "device/device.h"
 #include "tests/distributed/same_training.h"
@@ -74,10 +75,10 @@ TEST_F(CudaTraining, TokensInPartsAndSumsDuringTheBackwardPassEqualTheCpu) {
 TEST_F(CudaTraining, InBfloat16FollowsFloat32) {
   // Rounding may move choices of experts, so only the losses are compared: to about three digits of bfloat16.
   TrainingPlan plan;
-  plan.steps = 6;
+  plan.steps = 3;
   const auto exact = on_gpus(plan, 1);
   std::vector<std::unique_ptr<Training>> rounded;
-  for (int width = 1; width <= test_world().size(); width *= 2)
+  for (const int width : std::set{1, test_world().size()})
     rounded.push_back(on_gpus(plan, width, width > 1, DType::kBfloat16));
   for (int64_t step = 1; step <= plan.steps && all_ranks(test_world(), !HasFailure()); ++step) {
     const StepResult expected = exact->run(step);
