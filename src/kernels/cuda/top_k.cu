@@ -23,7 +23,7 @@ __device__ Candidate next_candidate(int64_t experts, const float* __restrict__ s
   Candidate best = {0, kNobody};
   for (unsigned e = lane_index(); e < experts; e += kWarpSize) {
     const uint32_t key = sort_key(bias == nullptr ? scores[e] : scores[e] + bias[e]);
-    const bool after = key < last.key || (key == last.key && e != last.expert);
+    const bool after = key < last.key || (key == last.key && e > last.expert);
     if (after && key > best.key) best = {key, e};
   }
   return best;
