@@ -3,12 +3,13 @@
 #include <dnnl.h>
 
 #include <algorithm>
-#include <string>
+#include <cstdio>
 #include <utility>
 #include <vector>
 
 #include "cublas/matrix.h"
 #include "runtime/failure.h"
+#include "runtime/sanitizers.h"
 
 namespace cuda_emulation {
 
@@ -52,6 +53,15 @@ void multiply_floats(const ProductShape& shape, const FloatOperand& a, const Flo
   if (status != dnnl_success) fail("oneDNN's sgemm failed with status %d", static_cast<int>(status));
 }
 
+void check_operand(int device, const Matrix& matrix, bool write, const char* call, char name) {
+  char what[96];
+  {
+    const UnwatchedScope unwatched;  // the stack is the host's
+    snprintf(what, sizeof(what), "%s: %c", call, name);
+  }
+  check_matrix(device, matrix, write, what);
+}
+
 void scale(const Matrix& c, float beta) {
   std::vector<float> values(static_cast<size_t>(c.rows * c.columns), 0.0f);
   if (beta != 0.0f) {
@@ -86,15 +96,18 @@ void multiply(int device, const ProductShape& shape, const void* a_data, const v
               const char* what) {
   if (shape.m == 0 || shape.n == 0) return;
   const Matrix c = {c_data, shape.type_c, shape.m, shape.n, shape.stride_c};
-  check_matrix(device, c, true, (std::string(what) + ": C").c_str());
+  check_operand(device, c, true, what, 'C');
+  const Matrix a = operand(a_data, shape.type_ab, shape.transpose_a, shape.m, shape.k, shape.stride_a);
+  const Matrix b = operand(b_data, shape.type_ab, shape.transpose_b, shape.k, shape.n, shape.stride_b);
+  check_operand(device, a, false, what, 'A');
+  check_operand(device, b, false, what, 'B');
+  // ThreadSanitizer knows the operands now. The containers below lie on the host's stack, and their functions may be
+  // the ones that it watches in the program.
+  const UnwatchedScope unwatched;
   if (shape.k == 0) {
     scale(c, shape.beta);
     return;
   }
-  const Matrix a = operand(a_data, shape.type_ab, shape.transpose_a, shape.m, shape.k, shape.stride_a);
-  const Matrix b = operand(b_data, shape.type_ab, shape.transpose_b, shape.k, shape.n, shape.stride_b);
-  check_matrix(device, a, false, (std::string(what) + ": A").c_str());
-  check_matrix(device, b, false, (std::string(what) + ": B").c_str());
   const FloatOperand a_floats(a), b_floats(b);
   if (shape.type_c == CUDA_R_32F) {
     multiply_floats(shape, a_floats, b_floats, static_cast<float*>(c_data), shape.stride_c);
