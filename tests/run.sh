@@ -4,13 +4,14 @@
 #   tests/run.sh --sanitize address|thread    build-address/ or build-thread/: memory and undefined behaviour, or races
 #   tests/run.sh --cuda emulated|nvcc [...]   with the CUDA backend: on an emulated GPU, in build-emulated[-address|-thread]/,
 #                                             or for real ones, in build-cuda[-address|-thread]/ (docs/cuda_kernels.md)
-#   tests/run.sh --all                        what .ci/run does: with the CUDA toolkit on an emulated GPU under address, a
-#                                             build for real GPUs, release; without the toolkit address, then release
+#   tests/run.sh --all                        what .ci/run does: with the CUDA toolkit on an emulated GPU under address,
+#                                             races of kernels and of two steps on two GPUs, a build for real GPUs,
+#                                             release; without the toolkit address, then release
 #   tests/run.sh [...] -- CTEST-OPTIONS       for instance -- -R kernels
 # Exit status: 0 all passed (or there is no CUDA toolkit for --cuda), 1 a check, a build or a test failed, 2 wrong use.
 set -euo pipefail
 
-usage() { sed -n '3,10s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '3,11s/^# \{0,1\}//p' "$0"; }
 
 run=release
 cuda=OFF
@@ -144,6 +145,14 @@ test_memory_on_gpus() (
   run_tests address -E '^reference\.|^distributed\..*\.4$'
 )
 
+# Races on emulated GPUs: all kernels, and a training on two GPUs.
+test_races_on_gpus() (
+  cuda=EMULATED
+  set_thread
+  build thread test_kernels test_distributed
+  run_tests thread -R '^kernels\.shard|^distributed\.cuda_training\.2$'
+)
+
 # Everything compiles and links for real GPUs, and the program says what it lacks here.
 build_for_gpus() (
   cuda=ON
@@ -154,6 +163,7 @@ build_for_gpus() (
 run_all() {
   if has_cuda EMULATED; then
     test_memory_on_gpus
+    test_races_on_gpus
   else
     echo "skipped: everything on an emulated GPU, for want of the CUDA toolkit (CUDA_HOME says where it is)"
     build_and_test address

@@ -53,6 +53,8 @@ TEST_F(CudaTraining, TwentyStepsEqualTheCpu) {
 TEST_F(CudaTraining, TwoStepsInPartsEqualTheCpu) {
   TrainingPlan plan;
   plan.steps = 2;
+  plan.global_batch = 2;
+  plan.sequence = 8;
   plan.exchange_chunks = 2;
   plan.step.reduction_bucket = 0;
   expect_same_as_cpu(plan);

@@ -57,9 +57,10 @@ TEST_F(MixedTypes, LinearCombinationsOfAllTypes) {
       for (const RealType out_type : kTypes) {
         Stored x(normal(kCount, 1), x_type), y(normal(kCount, 2), y_type), out(blank(kCount), out_type);
         kernels.linear_combination(kCount, 0.5F, x.reals(), -2, y.reals(), out.reals());
+        const Array<float> xs = x.values(), ys = y.values();
         std::vector<double> exact;
         for (size_t i = 0; i < kCount; ++i)
-          exact.push_back(0.5 * static_cast<double>(x.values()[i]) - 2 * static_cast<double>(y.values()[i]));
+          exact.push_back(0.5 * static_cast<double>(xs[i]) - 2 * static_cast<double>(ys[i]));
         expect_stored(out.values(), exact, out_type);
       }
 }
@@ -70,7 +71,8 @@ TEST_F(MixedTypes, ScalingByOneConverts) {
   Stored wide(values, RealType::kFloat32), narrow(blank(kCount), RealType::kBfloat16), back(values, RealType::kFloat32);
   kernels.scale(kCount, 1, wide.reals(), narrow.reals());
   kernels.scale(kCount, 1, narrow.reals(), back.reals());
-  for (size_t i = 0; i < kCount; ++i) ASSERT_EQ(back.values()[i], rounded(values[i])) << i;
+  const Array<float> converted = back.values();
+  for (size_t i = 0; i < kCount; ++i) ASSERT_EQ(converted[i], rounded(values[i])) << i;
 }
 
 TEST_F(MixedTypes, NarrowFactorsHaveWideProducts) {
