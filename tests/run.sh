@@ -4,18 +4,20 @@
 #   tests/run.sh --sanitize address|thread    build-address/ or build-thread/: memory and undefined behaviour, or races
 #   tests/run.sh --cuda emulated|nvcc [...]   with the CUDA backend: on an emulated GPU, in build-emulated[-address|-thread]/,
 #                                             or for real ones, in build-cuda[-address|-thread]/ (docs/cuda_kernels.md)
-#   tests/run.sh --all                        what .ci/run does: with the CUDA toolkit on an emulated GPU under address,
-#                                             races of kernels and of two steps on two GPUs, a build for real GPUs,
-#                                             release; without the toolkit address, then release
+#   tests/run.sh --all                        what .ci/run does: with the CUDA toolkit on an emulated GPU under address, a
+#                                             build for real GPUs, release; without the toolkit address, then release
+#   tests/run.sh --races                      a quarter of an hour more: on emulated GPUs under thread, all kernels and two
+#                                             training steps on two ranks
 #   tests/run.sh [...] -- CTEST-OPTIONS       for instance -- -R kernels
 # Exit status: 0 all passed (or there is no CUDA toolkit for --cuda), 1 a check, a build or a test failed, 2 wrong use.
 set -euo pipefail
 
-usage() { sed -n '3,11s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '3,12s/^# \{0,1\}//p' "$0"; }
 
 run=release
 cuda=OFF
 all=no
+races=no
 while (($# > 0)); do
   case $1 in
     --sanitize)
@@ -38,6 +40,7 @@ while (($# > 0)); do
       shift
       ;;
     --all) all=yes ;;
+    --races) races=yes ;;
     --help | -h)
       usage
       exit 0
@@ -145,7 +148,7 @@ test_memory_on_gpus() (
   run_tests address -E '^reference\.|^distributed\..*\.4$'
 )
 
-# Races on emulated GPUs: all kernels, and a training on two GPUs.
+# Not a part of --all, which has an hour.
 test_races_on_gpus() (
   cuda=EMULATED
   set_thread
@@ -163,7 +166,6 @@ build_for_gpus() (
 run_all() {
   if has_cuda EMULATED; then
     test_memory_on_gpus
-    test_races_on_gpus
   else
     echo "skipped: everything on an emulated GPU, for want of the CUDA toolkit (CUDA_HOME says where it is)"
     build_and_test address
@@ -180,9 +182,15 @@ if [[ $all == no && $cuda != OFF ]] && ! has_cuda "$cuda"; then
   echo "skipped: --cuda needs the CUDA toolkit, which is not on this machine (CUDA_HOME says where it is)"
   exit 0
 fi
+if [[ $races == yes ]] && ! has_cuda EMULATED; then
+  echo "skipped: --races needs the headers of the CUDA toolkit (CUDA_HOME says where they are)"
+  exit 0
+fi
 launch/install_packages.sh --tests
 check_source
-if [[ $all == yes ]]; then
+if [[ $races == yes ]]; then
+  test_races_on_gpus
+elif [[ $all == yes ]]; then
   cuda=OFF
   run_all
 else
