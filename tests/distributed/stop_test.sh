@@ -25,10 +25,11 @@ failed() {
 
 # stops_at SIGNAL WHOM: starts the run, sends the signal to a rank or to mpirun, and wants status 4 and a checkpoint.
 stops_at() {
+  rm -f out.txt  # its old lines would pass for the new run's
   "$mpirun" --bind-to none -n 2 "$heddle" train --config run.cfg >out.txt 2>&1 &
   local job=$! status=0
   for _ in $(seq 600); do
-    grep -q '^step ' out.txt && break
+    grep -qs '^step ' out.txt && break
     kill -0 "$job" 2>/dev/null || failed "the run ended by itself"
     sleep 0.1
   done
