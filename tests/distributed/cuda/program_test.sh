@@ -55,10 +55,11 @@ wants "too little memory" 2 "has room for" env CUDA_EMULATION_DEVICE_MB=170 "${t
 wants "bfloat16 on a CPU" 2 "float32 only" "${train[@]}" none --run.device cpu --run.precision bfloat16
 
 # One rank stands still in the middle of a run: the other one says where it waits.
+rm -f out.txt
 CUDA_EMULATION_NCCL_SECONDS=60 "${two[@]}" "${train[@]}" stopped --train.steps 100000 --layout.expert_parallel 2 --run.collective_timeout 2 >out.txt 2>&1 &
 job=$!
 for _ in $(seq 600); do
-  grep -q '^step ' out.txt && break
+  grep -qs '^step ' out.txt && break
   sleep 0.1
 done
 rank=$(last_child "$job")
