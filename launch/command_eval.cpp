@@ -68,7 +68,7 @@ int run_eval_command(Job& job, const Arguments& arguments) {
     const bool beyond = r.loops > loaded.model->active_loops();
     log_line(fmt::format("  {:>3} loops  loss {:.6f}  {:.6f} bits per byte  {} tokens{}", r.loops, r.nats_per_token,
                          r.bits_per_byte, r.targets,
-                         beyond ? "  (beyond model.loops: what belongs to the last loop serves)" : ""));
+                         beyond ? "  (beyond the loops trained so far: what belongs to the last of them serves)" : ""));
     rows.push_back(
         {{"loops", r.loops}, {"loss", r.nats_per_token}, {"bits_per_byte", r.bits_per_byte}, {"tokens", r.targets}});
   }

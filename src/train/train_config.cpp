@@ -182,12 +182,28 @@ void TrainConfig::validate() {
   optimizer.loops = model.loops;
   const bool from_embedding = model.initial_state == InitialState::kEmbedding;
   const std::string& start = kInitialStates(model.initial_state);
-  if (!from_embedding &&
-      (model.reinjection == Reinjection::kNone || (model.reinjection == Reinjection::kConvex && model.loops == 1)))
+  // A convex re-injection begins in the second loop.
+  const bool convex = model.reinjection == Reinjection::kConvex;
+  const char* never = model.reinjection == Reinjection::kNone             ? ""
+                      : convex && model.loops == 1                        ? " and one loop"
+                      : convex && model.reinjection_lambda == 0           ? " and reinjection.lambda = 0"
+                      : convex && loop_schedule.growth_initial_loops == 1 ? " and growth.initial_loops = 1"
+                                                                          : nullptr;
+  if (!from_embedding && never != nullptr)
     throw UsageError(
         fmt::format("model.initial_state = {} with reinjection.kind = {}{}: the tokens never enter the loops", start,
-                    kReinjections(model.reinjection), model.loops == 1 ? " and one loop" : ""),
+                    kReinjections(model.reinjection), never),
         "use model.initial_state embedding, or another re-injection");
+  if (!from_embedding && convex && loop_schedule.distribution == LoopDistribution::kUniform && loop_schedule.low == 1)
+    throw UsageError(
+        fmt::format("model.initial_state = {} with loop_count.low = 1: the tokens never enter the steps of "
+                    "one loop, since a convex re-injection begins in the second",
+                    start),
+        "use model.initial_state embedding, or loop_count.low 2");
+  if (model.reinjection == Reinjection::kBoundary && model.reinjection_first == FirstInjection::kAlphaE &&
+      model.reinjection_alpha == 0 && !model.reinjection_alpha_learned)
+    throw UsageError("reinjection.first = alpha_e with reinjection.alpha = 0: the tokens never enter the loops",
+                     "use reinjection.first e, or another reinjection.alpha");
   if (!from_embedding && model.reinjection == Reinjection::kBoundary)
     throw UsageError(fmt::format("model.initial_state = {} with reinjection.kind = boundary, whose first loop starts "
                                  "from the embedding",
