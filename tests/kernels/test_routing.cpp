@@ -108,6 +108,13 @@ TEST_P(RoutingTest, TheLastExpertMayWin) {
   }
 }
 
+TEST_P(RoutingTest, EqualScoresGoByIndexHoweverMany) {
+  // On a GPU a lane owns every 32nd expert: here each gives away four of its equals.
+  Array<int32_t> expected;
+  for (int32_t e = 0; e < 128; ++e) expected.push_back(e);
+  EXPECT_EQ(choose(*GetParam(), 128, Array<float>(200, 0.25F)), expected);
+}
+
 TEST_P(RoutingTest, NanSortsBelowEveryNumber) {
   EXPECT_EQ(choose(*GetParam(), 4, {kNan, 1, -kInfinity, kInfinity}), (Array<int32_t>{3, 1, 2, 0}));
   EXPECT_EQ(choose(*GetParam(), 3, {kNan, -kNan, -kInfinity}), (Array<int32_t>{2, 0, 1}));
