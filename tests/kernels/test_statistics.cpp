@@ -18,8 +18,8 @@ Array<int32_t> chosen(int64_t rows, int64_t choices, int64_t shift) {
 KernelCase statistics_case(int64_t rows, int64_t choices) {
   const auto run = [=](const Kernels& kernels) {
     const Array<int32_t> a = chosen(rows, choices, 1), b = chosen(rows, choices, 2);
-    Array<int64_t> total = {7};
-    kernels.count_common(rows, choices, a.data(), b.data(), total.data());
+    Array<int64_t> histogram(static_cast<size_t>(choices + 1), 7);
+    kernels.count_overlaps(rows, choices, a.data(), b.data(), histogram.data());
     const int64_t count = rows * choices;
     const Array<float> x = normal(count, 1);
     Array<float> inverse;
@@ -27,7 +27,7 @@ KernelCase statistics_case(int64_t rows, int64_t choices) {
     Array<double> sum = {0.25}, means = {-1};
     kernels.add_squares(count, 0.125, x.data(), sum.data());
     kernels.add_mean_squares(rows, 1e-5, inverse.data(), means.data());
-    return std::vector<Result>{result("common", total), {"squares", {sum[0]}}, {"mean squares", {means[0]}}};
+    return std::vector<Result>{result("overlaps", histogram), {"squares", {sum[0]}}, {"mean squares", {means[0]}}};
   };
   return {fmt::format("{}x{}", rows, choices), run, 1e-6};
 }
@@ -44,9 +44,9 @@ HEDDLE_EACH_DEVICE(StatisticsTest);
 
 TEST_P(StatisticsTest, HandMadeAnswers) {
   const Array<int32_t> a = {0, 1, 4, 2}, b = {1, 0, 2, 3};
-  Array<int64_t> total = {10};
-  GetParam()->count_common(2, 2, a.data(), b.data(), total.data());
-  EXPECT_EQ(total, (Array<int64_t>{13}));
+  Array<int64_t> histogram = {10, 0, 20};
+  GetParam()->count_overlaps(2, 2, a.data(), b.data(), histogram.data());
+  EXPECT_EQ(histogram, (Array<int64_t>{10, 1, 21}));
   const Array<float> x = {1, -2, 3}, inverse = {0.5F, 0.25F};
   Array<double> sum = {1};
   GetParam()->add_squares(3, 0.5, x.data(), sum.data());
@@ -55,9 +55,9 @@ TEST_P(StatisticsTest, HandMadeAnswers) {
   EXPECT_EQ(sum, (Array<double>{26}));
   GetParam()->add_squares(0, 1, nullptr, sum.data());
   GetParam()->add_mean_squares(0, 1, nullptr, sum.data());
-  GetParam()->count_common(0, 2, nullptr, nullptr, total.data());
+  GetParam()->count_overlaps(0, 2, nullptr, nullptr, histogram.data());
   EXPECT_EQ(sum, (Array<double>{26}));
-  EXPECT_EQ(total, (Array<int64_t>{13}));
+  EXPECT_EQ(histogram, (Array<int64_t>{10, 1, 21}));
 }
 
 }  // namespace
