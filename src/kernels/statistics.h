@@ -20,8 +20,8 @@ using CountFresh = void(int64_t visits, int64_t rows, int64_t choices, const int
 using AddEntropy = void(int64_t rows, int64_t width, const float* weights, double* sum);
 
 /// *sum += sum over rows of sum_e min(p_e, q_e), where p puts the row's weights of a, over their sum, on the experts
-/// that index a names, and q likewise: 1 for equal mixtures, 0 for experts that are all different. [rows,choices]; a
-/// row whose weights are all zero in a or in b counts as 0.
+/// that index a names, and q likewise: 1 for equal mixtures, 0 for experts that are all different. [rows,choices]; the
+/// entries of one row differ from each other. A row whose weights are all zero in a or in b counts as 0.
 using AddWeightOverlap = void(int64_t rows, int64_t choices, const int32_t* index_a, const float* weights_a,
                               const int32_t* index_b, const float* weights_b, double* sum);
 
