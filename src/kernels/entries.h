@@ -73,6 +73,7 @@ void for_each_kernel(const Visit& visit) {
   visit(KernelEntry<&Kernels::keep_maximum>());
   visit(KernelEntry<&Kernels::add_comparison>());
   visit(KernelEntry<&Kernels::add_unit_rows>());
+  visit(KernelEntry<&Kernels::add_doubles>());
   visit(KernelEntry<&Kernels::add_squares>());
   visit(KernelEntry<&Kernels::add_mean_squares>());
   visit(KernelEntry<&Kernels::soft_cap>());

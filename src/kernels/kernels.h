@@ -91,6 +91,7 @@ struct Kernels {
   KeepMaximum* keep_maximum;
   AddComparison* add_comparison;
   AddUnitRows* add_unit_rows;
+  AddDoubles* add_doubles;
   AddSquares* add_squares;
   AddMeanSquares* add_mean_squares;
   SoftCap* soft_cap;

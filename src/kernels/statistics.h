@@ -36,6 +36,9 @@ using AddComparison = void(int64_t rows, int64_t width, int64_t stride, ConstRea
 /// nothing. The mean cosine over all pairs of n such rows is (|sum|^2 - n) / (n (n - 1)).
 using AddUnitRows = void(int64_t rows, int64_t width, int64_t stride, ConstReals x, double* sum);
 
+/// *sum += sum of x.
+using AddDoubles = void(int64_t count, const double* x, double* sum);
+
 /// *sum += scale * sum of squares of x.
 using AddSquares = void(int64_t count, double scale, ConstReals x, double* sum);
 

@@ -105,6 +105,7 @@ Variable LayerFunction::visit(Tape& tape, const TokenBatch& batch, const Layer& 
   Routing routing;
   Variable branch;
   if (layer.stored_moe >= 0) {
+    if (visit.observer != nullptr) visit.observer->on_experts_input(visit.place, input.value);
     const MoeVisit moe{{layer.stored_moe, visit.place.loop},           visit.row,  visit.use_capacity, visit.losses,
                        visit.observer != nullptr ? &routing : nullptr, visit.marks};
     branch = moe_forward(tape, groups_, config_.moe, layer.moe, moe, input);

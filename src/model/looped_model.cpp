@@ -259,9 +259,8 @@ void LoopedModel::run_loops(Tape& tape, const TokenBatch& batch, const Variable&
     Variable z = condition(tape, reinject(tape, state, embedding, loop), loop, modulation);
     if (options.observer != nullptr) options.observer->on_loop_input(loop, z.value);
     state.accumulators.reset_local();
-    const std::vector<Layer>& core = cores_[config_.tied ? 0 : at(row_of(loop))];
     for (int64_t l = 0; l < config_.layers; ++l) {
-      const Layer& layer = core[at(l)];
+      const Layer& layer = core_layer(loop, l);
       LayerVisit visit = visit_of(tape, StackPart::kCore, loop, l, layer, options);
       if (config_.looping_residual) visit.accumulators = &state.accumulators;
       if (config_.conditioning == Conditioning::kModulation) visit.modulation = &modulation;
@@ -298,6 +297,16 @@ HeadSums LoopedModel::loss(Tape& tape, const Variable& final_state, const TokenB
                             static_cast<float>(config_.logit_z_loss)};
   return cross_entropy_head(tape, final_state, tape.parameter(*head_), batch.targets, options,
                             static_cast<float>(gradient_scale));
+}
+
+RouterDecision LoopedModel::decide_by_router(int64_t loop, int64_t layer, const Tensor& x) const {
+  Tape none = tape(Tape::Mode::kForwardOnly);
+  return heddle::decide_by_router(none, config_.moe, core_layer(loop, layer).moe, row_of(loop), x);
+}
+
+const Parameter* LoopedModel::router_of(int64_t loop, int64_t layer) const {
+  const std::vector<Parameter*>& routers = core_layer(loop, layer).moe.routers;
+  return routers.at(std::min(at(row_of(loop)), routers.size() - 1));
 }
 
 Tensor LoopedModel::logits(const Tensor& final_state) {

@@ -72,6 +72,7 @@ const Kernels& kernels() {
     t.keep_maximum = ref::kernels().keep_maximum;
     t.add_comparison = ref::kernels().add_comparison;
     t.add_unit_rows = ref::kernels().add_unit_rows;
+    t.add_doubles = ref::kernels().add_doubles;
     t.add_mean_squares = ref::kernels().add_mean_squares;
     enter<soft_cap>(t.soft_cap);
     enter<cross_entropy>(t.cross_entropy);

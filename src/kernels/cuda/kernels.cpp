@@ -92,6 +92,7 @@ const Kernels& kernels() {
     t.keep_maximum = keep_maximum;
     t.add_comparison = add_comparison;
     t.add_unit_rows = add_unit_rows;
+    t.add_doubles = add_doubles;
     t.add_squares = add_squares;
     t.add_mean_squares = add_mean_squares;
     t.soft_cap = soft_cap;

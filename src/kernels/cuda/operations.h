@@ -66,6 +66,7 @@ AddWeightOverlap add_weight_overlap;
 KeepMaximum keep_maximum;
 AddComparison add_comparison;
 AddUnitRows add_unit_rows;
+AddDoubles add_doubles;
 AddSquares add_squares;
 AddMeanSquares add_mean_squares;
 SoftCap soft_cap;

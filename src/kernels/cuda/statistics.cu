@@ -61,6 +61,10 @@ void add_partial_sums(int64_t sums, int64_t count, double scale, const double* p
   launch(add_kernel, {block_count(sums, 1), kThreads}, context().compute_stream(), count, scale, partials, totals);
 }
 
+void add_doubles(int64_t count, const double* x, double* sum) {
+  add_partial_sums(1, count, 1, x, sum);
+}
+
 void add_squares(int64_t count, double scale, ConstReals x, double* sum) {
   if (count == 0) return;
   const unsigned pieces = block_count(count, kPiece);

@@ -70,6 +70,7 @@ const Kernels& kernels() {
     enter<keep_maximum>(t.keep_maximum);
     enter<add_comparison>(t.add_comparison);
     enter<add_unit_rows>(t.add_unit_rows);
+    enter<add_doubles>(t.add_doubles);
     enter<add_squares>(t.add_squares);
     enter<add_mean_squares>(t.add_mean_squares);
     enter<soft_cap>(t.soft_cap);

@@ -66,6 +66,7 @@ OnFloats<AddWeightOverlap> add_weight_overlap;
 OnFloats<KeepMaximum> keep_maximum;
 OnFloats<AddComparison> add_comparison;
 OnFloats<AddUnitRows> add_unit_rows;
+OnFloats<AddDoubles> add_doubles;
 OnFloats<AddSquares> add_squares;
 OnFloats<AddMeanSquares> add_mean_squares;
 OnFloats<SoftCap> soft_cap;

@@ -98,6 +98,12 @@ void add_unit_rows(int64_t rows, int64_t width, int64_t stride, const float* x, 
   }
 }
 
+void add_doubles(int64_t count, const double* x, double* sum) {
+  double all = 0;
+  for (int64_t i = 0; i < count; ++i) all += x[i];
+  *sum += all;
+}
+
 void add_squares(int64_t count, double scale, const float* x, double* sum) {
   *sum += scale * sum_of_squares(count, x);
 }
