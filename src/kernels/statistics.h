@@ -28,13 +28,13 @@ using AddWeightOverlap = void(int64_t rows, int64_t choices, const int32_t* inde
 /// *maximum = the largest of *maximum and all of x; a NaN among them wins.
 using KeepMaximum = void(int64_t count, const float* x, float* maximum);
 
-/// Compares rows 0, stride, 2 stride, ... below `rows` of a and b [rows,width]: sums[0] += sum of squares of a,
-/// sums[1] += that of b, sums[2] += that of a - b, sums[3] += cosine of the two (0 where one of them is zero).
-using AddComparison = void(int64_t rows, int64_t width, int64_t stride, ConstReals a, ConstReals b, double* sums);
+/// Compares the rows of a and b [rows,width]: sums[0] += sum of squares of a, sums[1] += that of b, sums[2] += that of
+/// a - b, sums[3] += cosine of the two (0 where one of them is zero), summed over rows.
+using AddComparison = void(int64_t rows, int64_t width, ConstReals a, ConstReals b, double* sums);
 
-/// sum[width] += x_r / |x_r| over rows r = 0, stride, 2 stride, ... below `rows` of x [rows,width]; rows of zeros add
-/// nothing. The mean cosine over all pairs of n such rows is (|sum|^2 - n) / (n (n - 1)).
-using AddUnitRows = void(int64_t rows, int64_t width, int64_t stride, ConstReals x, double* sum);
+/// sum[width] += x_r / |x_r| over the rows of x [rows,width]; rows of zeros add nothing. The mean cosine over all pairs
+/// of n rows is (|sum|^2 - n) / (n (n - 1)).
+using AddUnitRows = void(int64_t rows, int64_t width, ConstReals x, double* sum);
 
 /// *sum += sum of x.
 using AddDoubles = void(int64_t count, const double* x, double* sum);

@@ -84,10 +84,10 @@ void LoopStatistics::on_loop_end(int64_t loop, const Tensor& state, const Tensor
   double* const comparisons = sums_.f64() + pairs() + kSums * cells() + loop * (kCompared * kComparison + width_);
   std::vector<Tensor>& last = kept().last;
   for (size_t back = 0; back < last.size(); ++back)
-    k.add_comparison(rows, width_, 1, sample.reals(), last[back].reals(),
+    k.add_comparison(rows, width_, sample.reals(), last[back].reals(),
                      comparisons + static_cast<int64_t>(back) * kComparison);
-  k.add_comparison(rows, width_, 1, sample.reals(), kept().embedding.reals(), comparisons + kBack * kComparison);
-  k.add_unit_rows(rows, width_, 1, sample.reals(), comparisons + kCompared * kComparison);
+  k.add_comparison(rows, width_, sample.reals(), kept().embedding.reals(), comparisons + kBack * kComparison);
+  k.add_unit_rows(rows, width_, sample.reals(), comparisons + kCompared * kComparison);
   looked_[static_cast<size_t>(loop)] += rows;
   last.insert(last.begin(), sample);
   if (last.size() > kBack) last.pop_back();

@@ -16,14 +16,13 @@ __device__ __forceinline__ double square(double x) {
 
 /// sums [4, blocks].
 template <typename T>
-__global__ void __launch_bounds__(kThreads)
-    comparison_kernel(int64_t compared, int64_t width, int64_t stride, const T* __restrict__ a, const T* __restrict__ b,
-                      double* __restrict__ sums) {
+__global__ void __launch_bounds__(kThreads) comparison_kernel(int64_t rows, int64_t width, const T* __restrict__ a,
+                                                              const T* __restrict__ b, double* __restrict__ sums) {
   constexpr int kPack = kPackSize<T>;
   double totals[4] = {};
   const int64_t step = int64_t{gridDim.x} * kWarps;
-  for (int64_t r = int64_t{blockIdx.x} * kWarps + warp_index(); r < compared; r += step) {
-    const T *const row_a = a + r * stride * width, *const row_b = b + r * stride * width;
+  for (int64_t r = int64_t{blockIdx.x} * kWarps + warp_index(); r < rows; r += step) {
+    const T *const row_a = a + r * width, *const row_b = b + r * width;
     double of_a = 0, of_b = 0, difference = 0, product = 0;
 #pragma unroll 2
     for (int64_t d = lane_index() * kPack; d < width; d += kWarpSize * kPack) {
@@ -53,17 +52,17 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-/// inverse [used] = 1 / |row|, 0 for a row of zeros. A warp for each row.
+/// inverse [rows] = 1 / |row|, 0 for a row of zeros. A warp for each row.
 template <typename T>
-__global__ void __launch_bounds__(kThreads) inverse_norm_kernel(int64_t used, int64_t width, int64_t stride,
-                                                                const T* __restrict__ x, double* __restrict__ inverse) {
+__global__ void __launch_bounds__(kThreads)
+    inverse_norm_kernel(int64_t rows, int64_t width, const T* __restrict__ x, double* __restrict__ inverse) {
   constexpr int kPack = kPackSize<T>;
   const int64_t r = int64_t{blockIdx.x} * kWarps + warp_index();
-  if (r >= used) return;
+  if (r >= rows) return;
   double sum = 0;
 #pragma unroll 4
   for (int64_t d = lane_index() * kPack; d < width; d += kWarpSize * kPack) {
-    const auto pack = load<kPack>(x + r * stride * width, d, width);
+    const auto pack = load<kPack>(x + r * width, d, width);
 #pragma unroll
     for (int i = 0; i < kPack; ++i) sum += square(static_cast<double>(pack[i]));
   }
@@ -73,15 +72,15 @@ __global__ void __launch_bounds__(kThreads) inverse_norm_kernel(int64_t used, in
 
 template <typename T>
 __global__ void __launch_bounds__(kThreads)
-    unit_rows_kernel(int64_t used, int64_t width, int64_t stride, int64_t rows_of_part, const T* __restrict__ x,
+    unit_rows_kernel(int64_t rows, int64_t width, int64_t rows_of_part, const T* __restrict__ x,
                      const double* __restrict__ inverse, double* __restrict__ partials) {
   constexpr int kPack = kPackSize<T>;
   const int64_t strip = int64_t{blockIdx.x} * kWarpSize * kPack, part = blockIdx.y;
-  const int64_t end = (part + 1) * rows_of_part < used ? (part + 1) * rows_of_part : used;
+  const int64_t end = (part + 1) * rows_of_part < rows ? (part + 1) * rows_of_part : rows;
   double sums[1][kPack] = {};
 #pragma unroll 4
   for (int64_t r = part * rows_of_part + warp_index(); r < end; r += kWarps) {
-    const auto value = load<kPack>(x + r * stride * width, strip + lane_index() * kPack, width);
+    const auto value = load<kPack>(x + r * width, strip + lane_index() * kPack, width);
 #pragma unroll
     for (int i = 0; i < kPack; ++i) sums[0][i] += static_cast<double>(value[i]) * inverse[r];
   }
@@ -95,33 +94,30 @@ struct AddTotal {
 
 }  // namespace
 
-void add_comparison(int64_t rows, int64_t width, int64_t stride, ConstReals a, ConstReals b, double* sums) {
+void add_comparison(int64_t rows, int64_t width, ConstReals a, ConstReals b, double* sums) {
   if (rows * width == 0) return;
-  const int64_t compared = (rows + stride - 1) / stride;
-  const unsigned blocks = blocks_with_sums(compared, kWarps);
+  const unsigned blocks = blocks_with_sums(rows, kWarps);
   Scratch scratch(Scratch::bytes_of<double>(int64_t{4} * blocks));
   auto* const partials = scratch.take<double>(int64_t{4} * blocks);
   with_stored(common_type({a, b}), [&]<typename T>(T) {
-    launch(comparison_kernel<T>, {blocks, kThreads}, context().compute_stream(), compared, width, stride, stored<T>(a),
+    launch(comparison_kernel<T>, {blocks, kThreads}, context().compute_stream(), rows, width, stored<T>(a),
            stored<T>(b), partials);
   });
   add_partial_sums(4, blocks, 1, partials, sums);
 }
 
-void add_unit_rows(int64_t rows, int64_t width, int64_t stride, ConstReals x, double* sum) {
+void add_unit_rows(int64_t rows, int64_t width, ConstReals x, double* sum) {
   if (rows * width == 0) return;
-  const int64_t used = (rows + stride - 1) / stride;
   with_stored(x.type, [&]<typename T>(T) {
     constexpr int kPack = kPackSize<T>;
-    const RowParts parts = cut_rows_for_strips<kPack>(used, width);
-    Scratch scratch(Scratch::bytes_of<double>(used) + Scratch::bytes_of<double>(parts.count * width));
-    auto* const inverse = scratch.take<double>(used);
+    const RowParts parts = cut_rows_for_strips<kPack>(rows, width);
+    Scratch scratch(Scratch::bytes_of<double>(rows) + Scratch::bytes_of<double>(parts.count * width));
+    auto* const inverse = scratch.take<double>(rows);
     auto* const partials = scratch.take<double>(parts.count * width);
     const cudaStream_t stream = context().compute_stream();
-    launch(inverse_norm_kernel<T>, {block_count(used, kWarps), kThreads}, stream, used, width, stride, stored<T>(x),
-           inverse);
+    launch(inverse_norm_kernel<T>, {block_count(rows, kWarps), kThreads}, stream, rows, width, stored<T>(x), inverse);
     launch(unit_rows_kernel<T>, {{block_count(width, kWarpSize * kPack), block_count(parts.count, 1)}, kThreads},
-           stream, used, width, stride, parts.rows, stored<T>(x), inverse, partials);
+           stream, rows, width, parts.rows, stored<T>(x), inverse, partials);
     finish_columns<1>(parts.count, width, partials, AddTotal{sum});
   });
 }

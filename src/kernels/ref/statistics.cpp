@@ -75,8 +75,8 @@ void keep_maximum(int64_t count, const float* x, float* maximum) {
     if (std::isnan(x[i]) || x[i] > *maximum) *maximum = x[i];  // nothing is above a NaN
 }
 
-void add_comparison(int64_t rows, int64_t width, int64_t stride, const float* a, const float* b, double* sums) {
-  for (int64_t row = 0; row < rows; row += stride) {
+void add_comparison(int64_t rows, int64_t width, const float* a, const float* b, double* sums) {
+  for (int64_t row = 0; row < rows; ++row) {
     const float *const x = a + row * width, *const y = b + row * width;
     const double of_a = dot(width, x, x), of_b = dot(width, y, y);
     sums[0] += of_a;
@@ -89,8 +89,8 @@ void add_comparison(int64_t rows, int64_t width, int64_t stride, const float* a,
   }
 }
 
-void add_unit_rows(int64_t rows, int64_t width, int64_t stride, const float* x, double* sum) {
-  for (int64_t row = 0; row < rows; row += stride) {
+void add_unit_rows(int64_t rows, int64_t width, const float* x, double* sum) {
+  for (int64_t row = 0; row < rows; ++row) {
     const float* const from = x + row * width;
     const double norm = std::sqrt(dot(width, from, from));
     for (int64_t d = 0; d < width; ++d)
