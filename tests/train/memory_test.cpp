@@ -33,6 +33,7 @@ TrainConfig segmented(int64_t loops, int64_t segment_loops) {
   TrainConfig config;
   config.model.vocabulary_size = 4096;
   config.model.loops = loops;
+  config.statistics_interval = 0;  // the formulas are those of a step without a look
   if (segment_loops > 0) config.step.back_propagation = in_segments(segment_loops);
   return config;
 }
@@ -244,6 +245,7 @@ int64_t peak_of(const CoreKind& core, BackPropagation schedule, int64_t loops) {
   config.model.layers = core.layers;
   config.model.hidden_size = 64;
   config.model.loops = loops;
+  config.statistics_interval = 0;  // the formulas are those of a step without a look
   config.global_batch = config.micro_batch = 4;
   config.sequence = 128;
   config.step.back_propagation = schedule;
