@@ -126,7 +126,7 @@ void information(const ProbeResult& r, std::string& out) {
 void gradients(const ProbeResult& r, std::string& out) {
   const GradientProbe& g = r.gradients;
   if (!g.matrices.empty()) {
-    out += "\ngradient by visit: alignment |sum G|^2 / sum |G|^2 (1 orthogonal, visits: equal)\n";
+    out += "\ngradient by visit: alignment |sum G|^2 / sum |G|^2 (1: orthogonal; as many as visits: equal)\n";
     TextTable table({Column{"matrix", TextTable::Align::kLeft},
                      {"visits"},
                      {"alignment"},

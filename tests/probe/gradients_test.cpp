@@ -77,8 +77,7 @@ TEST(VisitGradients, AddUpToTheOrdinaryGradient) {
 }
 
 TEST(VisitGradients, BelongToTheirLoop) {
-  // Nothing behind the first loop: with branches of zero in loops of their own, untied cores would show it; here the
-  // router of a loop has a gradient in that loop alone.
+  // A router that belongs to a loop has a gradient in that loop alone.
   ProbeScene s(tiny_model());
   for (const VisitGradient& v : visit_gradients(*s.model, s.documents()))
     if (v.parameter->name.find(".routers.") != std::string::npos) {
