@@ -10,7 +10,7 @@ namespace heddle {
 namespace {
 
 // Rows whose logits exist at once, twice: the model's and those of one block.
-constexpr int64_t kRows = 64;
+constexpr int64_t kRows = 32;
 
 /// The stream after the embedding and after every block, in order.
 class StreamKeeper final : public ForwardObserver {

@@ -102,6 +102,61 @@ TEST(Effects, OneRouterIsThatRouterInAllPlaces) {
   EXPECT_NEAR(r.loss.mean + r.one_router.at(2).change.mean, loss_of(s), 1e-12);
 }
 
+TEST(Effects, ASwapIsAnExchangeOfTheRouters) {
+  ProbeScene s(tiny_model());
+  const ProbeResult r = effects_of(s);
+  for (int l = 0; l < 2; ++l) {
+    const Tensor& one = s.parameter(fmt::format("core.{}.moe.routers.1.weight", l)).value;
+    const Tensor& three = s.parameter(fmt::format("core.{}.moe.routers.3.weight", l)).value;
+    const Tensor kept = one.clone();
+    one.copy_from(three);
+    three.copy_from(kept);
+  }
+  const Effect& swap = r.router_swaps.at(4);  // 01 02 03 12 13 23
+  ASSERT_EQ(swap.loop, 1);
+  ASSERT_EQ(swap.other_loop, 3);
+  EXPECT_NE(swap.change.mean, 0);
+  EXPECT_NEAR(r.loss.mean + swap.change.mean, loss_of(s), 1e-12);
+}
+
+TEST(Effects, ARouterCanServeInOneLayerAlone) {
+  ProbeScene s(tiny_model());
+  Interventions changes;
+  changes.routers[{1, 0}] = 3;
+  const double found = loss_of(s, &changes), intact = loss_of(s);
+  s.parameter("core.0.moe.routers.1.weight").value.copy_from(s.parameter("core.0.moe.routers.3.weight").value);
+  EXPECT_NEAR(found, loss_of(s), 1e-12);
+  EXPECT_NE(found, intact);
+}
+
+/// Weights of slots that are not kept.
+class DroppedWeights final : public DocumentObserver {
+ public:
+  void on_block(const BlockView& view) override {
+    const std::vector<uint8_t> keep = view.routing.keep.get<uint8_t>();
+    const std::vector<float> weights = view.routing.weights.get<float>();
+    for (size_t i = 0; i < keep.size(); ++i)
+      if (keep[i] == 0) {
+        ++slots;
+        largest = std::max(largest, weights[i]);
+      }
+  }
+  int64_t slots = 0;
+  float largest = 0;
+};
+
+TEST(Effects, ObserversSeeSkippedSlotsWithoutWeight) {
+  ProbeScene s(tiny_model());
+  Interventions changes;
+  for (int64_t expert = 0; expert < 8; ++expert) changes.skipped_experts.insert({0, expert});
+  for (int64_t expert = 0; expert < 8; ++expert) changes.skipped_experts.insert({1, expert});
+  const ProbeDocuments documents = s.documents();
+  DroppedWeights dropped;
+  document_losses(*s.model, documents, {4}, &changes, &dropped);
+  EXPECT_GT(dropped.slots, 0);
+  EXPECT_EQ(dropped.largest, 0);
+}
+
 TEST(Effects, ASkippedExpertIsOneThatGivesZero) {
   ProbeScene s(tiny_model());
   const ProbeResult r = effects_of(s, {2, {}});

@@ -106,15 +106,25 @@ TEST(BranchToStream, IsBetaOverAlphaOrTheMultiplier) {
   EXPECT_TRUE(std::isnan(branch_to_stream(c)));
 }
 
-/// Final states of all counted positions.
-std::vector<double> final_states(ProbeScene& s, const ProbeDocuments& documents) {
+/// Final states of all counted positions, with choices by batch: recorded where there are none yet, else held.
+std::vector<double> final_states(ProbeScene& s, const ProbeDocuments& documents,
+                                 std::vector<VisitParameters>& choices) {
+  const bool record = choices.empty();
   std::vector<double> all;
+  size_t number = 0;
   for (const DocumentBatch& batch : documents.batches()) {
+    if (record) choices.emplace_back().keep_choices(true);
+    VisitParameters& visits = choices.at(number++);
+    Interventions held;
+    if (!record) held.choices = visits.choices();
+    LoopedModel::Options options;
+    options.observer = record ? &visits : nullptr;
+    options.interventions = &held;
     Tape tape = s.model->tape(Tape::Mode::kForwardOnly);
-    const Variable e = s.model->embed(tape, batch.tokens, {});
+    const Variable e = s.model->embed(tape, batch.tokens, options);
     LoopState state = s.model->start(batch.tokens, e);
-    s.model->run_loops(tape, batch.tokens, e, 0, s.model->active_loops(), {}, state);
-    const Tensor y = s.model->read_out(tape, batch.tokens, e, state, {}).value;
+    s.model->run_loops(tape, batch.tokens, e, 0, s.model->active_loops(), options, state);
+    const Tensor y = s.model->read_out(tape, batch.tokens, e, state, options).value;
     for (int64_t r = 0; r < batch.tokens.rows; ++r)
       for (const float value : y.rows(r * batch.tokens.sequence, batch.targets[static_cast<size_t>(r)]).get<float>())
         all.push_back(static_cast<double>(value));
@@ -122,14 +132,18 @@ std::vector<double> final_states(ProbeScene& s, const ProbeDocuments& documents)
   return all;
 }
 
-TEST(ReadBacks, AddUpToTheChangeOfTheTiedWeights) {
-  // Moving the weights of all visits at once is moving the model's own: |sum U| without any stand-in.
-  ProbeScene s(plain_dense());
+/// Moving the weights of all visits at once is moving the model's own: |sum U| without any stand-in.
+void expect_read_backs(const ModelConfig& config) {
+  ProbeScene s(config);
+  std::vector<VisitParameters> choices;
   s.model->parameters().allocate_gradients();
   const ProbeDocuments documents = s.documents(3, 2);
-  const auto group = [](const Parameter& p) { return p.name.starts_with("core.1.attn"); };
+  const auto group = [](const Parameter& p) { return p.name.starts_with("core.0.attn"); };
   const std::vector<VisitGradient> visits = visit_gradients(*s.model, documents);
-  const Gram u = read_backs(*s.model, documents, visits, {0, 1, 2}, group);
+  std::vector<int64_t> loops;
+  for (int64_t t = 0; t < config.loops; ++t) loops.push_back(t);
+  const Gram u = read_backs(*s.model, documents, visits, loops, group);
+  final_states(s, documents, choices);
   ordinary_gradient(s, documents);
   double squares = 0, weights = 0;
   for (const Parameter& p : s.model->parameters().all())
@@ -143,14 +157,23 @@ TEST(ReadBacks, AddUpToTheChangeOfTheTiedWeights) {
       if (group(p))
         for (int64_t i = 0; i < p.value.count(); ++i)
           p.value.f32()[i] += static_cast<float>(by / std::sqrt(squares) * static_cast<double>(p.gradient.f32()[i]));
-    return final_states(s, documents);
+    return final_states(s, documents, choices);
   };
   const std::vector<double> up = moved(step), down = moved(-2 * step);
   double change = 0;
   for (size_t i = 0; i < up.size(); ++i) change += (up[i] - down[i]) * (up[i] - down[i]);
   change = std::sqrt(change) / (2 * step);
   EXPECT_NEAR(u.sum_norm(), change, 1e-2 * change);
-  for (int64_t t = 0; t < 3; ++t) EXPECT_GT(u.norm(t), 1e-3 * change) << t;
+  for (const int64_t t : loops) EXPECT_GT(u.norm(t), 1e-3 * change) << t;
+}
+
+TEST(ReadBacks, AddUpToTheChangeOfTheTiedWeights) {
+  expect_read_backs(plain_dense());
+}
+
+TEST(ReadBacks, HoldTheChoicesOfExperts) {
+  // Free choices would jump within the step.
+  expect_read_backs(tiny_model());
 }
 
 TEST(GradientProbe, TruncatedGradientsAreTheLastVisits) {
