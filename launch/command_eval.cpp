@@ -46,10 +46,7 @@ int run_eval_command(Job& job, const Arguments& arguments) {
   const std::unique_ptr<OpenDevice> opened = open_device(job, device);
   LoadedModel loaded = open_model(job, where[0], static_cast<int>(expert_parallel), opened->kernels());
   const TokenStore store = TokenStore::open(store_path.empty() ? loaded.config.store : store_path);
-  if (store.tokenizer_fingerprint() != loaded.info.tokenizer_fingerprint)
-    throw Error(fmt::format("'{}' has another tokenizer ({}) than the checkpoint ({})", store.path(),
-                            store.tokenizer_fingerprint(), loaded.info.tokenizer_fingerprint),
-                "build the store with the checkpoint's tokenizer: heddle data build --data.tokenizer_from STORE");
+  loaded.require_same_tokenizer(store);
   EvaluationOptions options;
   options.loops = loops;
   options.rule = rule == "rescaled" ? DepthRule::kRescaled : DepthRule::kTrained;

@@ -54,14 +54,39 @@ Tensor choice_of(const Kernels& kernels, const MoeConfig& config, const Tensor& 
   return index;
 }
 
+/// Takes the slots of skipped experts out of the routing; the weights of other slots stay.
+void skip_experts(const MoeVisit& visit, Routing& routing) {
+  const std::vector<int32_t> index = routing.index.get<int32_t>();
+  std::vector<float> weights = routing.weights.get<float>();
+  if (!routing.keep.defined()) {
+    routing.keep = Tensor::empty(routing.index.shape(), Purpose::kActivations, DType::kUint8);
+    routing.keep.set<uint8_t>(std::vector<uint8_t>(index.size(), 1));
+  }
+  std::vector<uint8_t> keep = routing.keep.get<uint8_t>();
+  for (size_t slot = 0; slot < index.size(); ++slot)
+    for (const int64_t expert : visit.skipped_experts)
+      if (index[slot] == expert) {
+        keep[slot] = 0;
+        weights[slot] = 0;
+      }
+  routing.keep.set<uint8_t>(keep);
+  routing.weights.set<float>(weights);
+}
+
 Routing choose(Tape& tape, ProcessGroups& groups, const MoeConfig& config, const MoeParameters& p,
                const MoeVisit& visit, const Variable& scores, Variable* weights) {
   Routing routing;
   const int64_t n = scores.value.dim(0);
   routing.scores = scores.value;
-  routing.index = config.gate == Gate::kLearned ? choice_of(tape.kernels(), config, scores.value,
-                                                            balance_row(config, p, visit.router), Purpose::kActivations)
-                                                : rigged(config, n, Purpose::kActivations);
+  if (visit.choice != nullptr) {
+    routing.index = Tensor::empty({n, config.top_k}, Purpose::kActivations, DType::kInt32);
+    routing.index.set<int32_t>(visit.choice->get<int32_t>());
+  } else if (config.gate == Gate::kLearned) {
+    routing.index =
+        choice_of(tape.kernels(), config, scores.value, balance_row(config, p, visit.router), Purpose::kActivations);
+  } else {
+    routing.index = rigged(config, n, Purpose::kActivations);
+  }
   if (visit.losses != nullptr) visit.losses->add_choice(tape, visit.visit, routing.index, scores);
   if (visit.use_capacity && config.capacity_factor > 0) {
     const Tensor wanted = Tensor::empty({n, config.top_k}, Purpose::kWorkspace);
@@ -72,6 +97,7 @@ Routing choose(Tape& tape, ProcessGroups& groups, const MoeConfig& config, const
   }
   *weights = route_weights(tape, scores, routing.index, routing.keep, config.renormalise);
   routing.weights = weights->value;
+  if (!visit.skipped_experts.empty()) skip_experts(visit, routing);
   return routing;
 }
 
@@ -147,6 +173,7 @@ RouterDecision decide_by_router(Tape& tape, const MoeConfig& config, const MoePa
 
 Variable moe_forward(Tape& tape, ProcessGroups& groups, const MoeConfig& config, const MoeParameters& p,
                      const MoeVisit& visit, const Variable& x) {
+  require(visit.skipped_experts.empty() || !tape.recording(), "experts are skipped while a tape records");
   const Variable scores = score(tape, config, p, visit, x);
   Variable weights;
   Routing chosen = choose(tape, groups, config, p, visit, scores, &weights);

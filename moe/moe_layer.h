@@ -67,8 +67,10 @@ struct MoeVisit {
   int64_t router = 0;        ///< row of the routers, router biases and balance biases: those beyond their last are it
   bool use_capacity = true;  ///< off in evaluation
   RouterLosses* losses = nullptr;
-  Routing* routing = nullptr;  ///< receives the decisions
-  RowMarks* marks = nullptr;   ///< those of this visit (route_plan.h), or null
+  Routing* routing = nullptr;            ///< receives the decisions
+  RowMarks* marks = nullptr;             ///< those of this visit (route_plan.h), or null
+  const Tensor* choice = nullptr;        ///< int32 [N,k] in place of the router's choice; null: the router chooses
+  std::vector<int64_t> skipped_experts;  ///< whose slots contribute nothing; without a recording tape only
 };
 
 /// A router applied to x [N,D] outside of any visit, as number `router` would choose in one (rows beyond the last are

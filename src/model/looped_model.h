@@ -63,6 +63,7 @@ class LoopedModel {
     bool use_capacity = true;
     ForwardObserver* observer = nullptr;
     RouterLosses* losses = nullptr;
+    const Interventions* interventions = nullptr;  ///< the same on all ranks; null: none
   };
 
   Variable embed(Tape& tape, const TokenBatch& batch, const Options& options);  ///< e [N,D]
@@ -83,6 +84,8 @@ class LoopedModel {
   /// gradient_scale * (sum of cross-entropies + logit_z_loss * sum of squares).
   HeadSums loss(Tape& tape, const Variable& final_state, const TokenBatch& batch, double gradient_scale);
   Tensor logits(const Tensor& final_state);  ///< [N,V]
+  /// Logit lens: final norm and head on any stream [N,D], without re-injection and coda; logits [N,V].
+  Tensor lens(const Tensor& stream);
 
   /// What the router of a loop makes of x [N,D], what a layer of the core feeds its experts. Not collective.
   RouterDecision decide_by_router(int64_t loop, int64_t layer, const Tensor& x) const;

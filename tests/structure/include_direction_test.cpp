@@ -36,12 +36,15 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"train",
      {"support", "cuda", "tensor", "kernels", "autograd", "comm", "moe", "model", "optim", "data", "analysis",
       "device"}},
+    {"probe",
+     {"support", "cuda", "tensor", "kernels", "autograd", "comm", "moe", "model", "optim", "data", "analysis", "device",
+      "train"}},
     {"verify",
      {"support", "cuda", "tensor", "kernels", "autograd", "comm", "moe", "model", "optim", "data", "analysis", "device",
       "train"}},
     {"launch",
      {"support", "cuda", "tensor", "kernels", "autograd", "comm", "moe", "model", "optim", "data", "analysis", "device",
-      "train", "verify"}},
+      "train", "probe", "verify"}},
 };
 
 constexpr const char* kTopRooms[] = {"moe", "comm", "data", "launch"};
