@@ -5,68 +5,24 @@
 #include <algorithm>
 #include <filesystem>
 #include <span>
+#include <sstream>
 #include <type_traits>
 
+#include "analysis/run_log_columns.h"
 #include "support/error.h"
 #include "support/file_lock.h"
 
 namespace heddle {
 
+using run_log::Table;
+using run_log::visit_columns;
+using run_log::visit_tables;
+
 namespace {
 
-constexpr int64_t kSchemaVersion = 2;
+constexpr int64_t kSchemaVersion = 3;
 constexpr uint64_t kChunkRows = 64;
 constexpr uint64_t kRowsPerRead = 256;
-constexpr char kStepColumn[] = "/step";
-constexpr char kValidationStepColumn[] = "/validation/step";
-
-/// Calls visit(dataset, row extent, member of the record) for every column of the step table but its key. A column of
-/// one number has the row extent [].
-template <typename Visit>
-void visit_step_values(const RunLogHeader& h, Visit&& visit) {
-  const auto size = [](int64_t n) { return static_cast<uint64_t>(n); };
-  const uint64_t loops = size(h.loops), layers = size(h.layers), experts = size(h.experts), segments = size(h.segments);
-  visit("/time", h5::Extent{}, &StepRecord::time);
-  visit("/loss", h5::Extent{}, &StepRecord::loss);
-  visit("/loops", h5::Extent{}, &StepRecord::loops);
-  visit("/learning_rate", h5::Extent{}, &StepRecord::learning_rate);
-  visit("/tokens", h5::Extent{}, &StepRecord::tokens);
-  visit("/bytes", h5::Extent{}, &StepRecord::bytes);
-  visit("/step_seconds", h5::Extent{}, &StepRecord::step_seconds);
-  visit("/exchange_bytes", h5::Extent{}, &StepRecord::exchange_bytes);
-  visit("/segment_loss", h5::Extent{segments}, &StepRecord::segment_loss);
-  visit("/objective", h5::Extent{segments}, &StepRecord::objective);
-  visit("/gradient_norm", h5::Extent{segments}, &StepRecord::gradient_norm);
-  visit("/skipped", h5::Extent{segments}, &StepRecord::skipped);
-  visit("/state_rms", h5::Extent{loops}, &StepRecord::state_rms);
-  visit("/block_rms", h5::Extent{loops, layers}, &StepRecord::block_rms);
-  if (h.experts == 0) return;
-  visit("/aux_loss", h5::Extent{segments}, &StepRecord::aux_loss);
-  visit("/router_z_loss", h5::Extent{segments}, &StepRecord::router_z_loss);
-  visit("/load", h5::Extent{loops, layers, experts}, &StepRecord::load);
-  visit("/dropped", h5::Extent{loops, layers}, &StepRecord::dropped);
-  if (loops > 1) visit("/overlap", h5::Extent{loops - 1, layers}, &StepRecord::overlap);
-  visit("/balance_bias", h5::Extent{size(h.balance_rows), experts}, &StepRecord::balance_bias);
-}
-
-template <typename Visit>
-void visit_validation_values(Visit visit) {
-  visit("/validation/loss", h5::Extent{}, &ValidationRecord::loss);
-  visit("/validation/bits_per_byte", h5::Extent{}, &ValidationRecord::bits_per_byte);
-  visit("/validation/targets", h5::Extent{}, &ValidationRecord::targets);
-}
-
-/// The values and then the key.
-template <typename Visit>
-void visit_step_columns(const RunLogHeader& h, Visit&& visit) {
-  visit_step_values(h, visit);
-  visit(kStepColumn, h5::Extent{}, &StepRecord::step);
-}
-template <typename Visit>
-void visit_validation_columns(Visit visit) {
-  visit_validation_values(visit);
-  visit(kValidationStepColumn, h5::Extent{}, &ValidationRecord::step);
-}
 
 template <typename T>
 std::span<const T> values_of(const std::vector<T>& values) {
@@ -167,6 +123,22 @@ void in_blocks(std::vector<Record>& records, Visit visit) {
     visit(first, std::span(records).subspan(first, std::min<size_t>(kRowsPerRead, records.size() - first)));
 }
 
+/// Rows that all columns of a table have.
+template <typename Record>
+uint64_t common_rows(const h5::File& file, const RunLogHeader& header) {
+  uint64_t rows = UINT64_MAX;
+  visit_columns<Record>(header, Measure{file, rows});
+  return rows;
+}
+
+template <typename Record>
+void read_table(const h5::File& file, const RunLogHeader& header, std::vector<Record>& records) {
+  records.resize(common_rows<Record>(file, header));
+  in_blocks(records, [&](size_t first, std::span<Record> block) {
+    visit_columns<Record>(header, ReadRows<Record>{file, first, block});
+  });
+}
+
 void write_header(h5::File& file, const RunLogHeader& h) {
   file.set_attribute("/", "kind", std::string("heddle run log"));
   file.set_attribute("/", "schema_version", kSchemaVersion);
@@ -180,9 +152,11 @@ void write_header(h5::File& file, const RunLogHeader& h) {
                                     {"ranks", h.ranks},
                                     {"expert_parallel", h.expert_parallel},
                                     {"steps", h.steps},
-                                    {"warmup_steps", h.warmup_steps}})
+                                    {"warmup_steps", h.warmup_steps},
+                                    {"statistics_interval", h.statistics_interval}})
     file.set_attribute("/", name, value);
   file.set_attribute("/", "flops_per_token", h.flops_per_token);
+  file.set_attribute("/", "memory_purposes", fmt::format("{}", fmt::join(h.purposes, ",")));
 }
 
 RunLogHeader read_header(const h5::File& file) {
@@ -202,11 +176,14 @@ RunLogHeader read_header(const h5::File& file) {
                                     {"ranks", &h.ranks},
                                     {"expert_parallel", &h.expert_parallel},
                                     {"steps", &h.steps},
-                                    {"warmup_steps", &h.warmup_steps}})
+                                    {"warmup_steps", &h.warmup_steps},
+                                    {"statistics_interval", &h.statistics_interval}})
     *value = file.integer_attribute("/", name);
   h.flops_per_token = file.real_attribute("/", "flops_per_token");
+  std::istringstream purposes(file.text_attribute("/", "memory_purposes"));
+  for (std::string name; std::getline(purposes, name, ',');) h.purposes.push_back(name);
   const bool routing = h.experts == 0 || std::min({h.experts, h.top_k, h.balance_rows}) > 0;
-  if (std::min({h.layers, h.loops, h.segments}) < 1 || h.experts < 0 || !routing)
+  if (std::min({h.layers, h.loops, h.segments}) < 1 || h.purposes.empty() || h.experts < 0 || !routing)
     fail("run log '{}': {} layers, {} loops, {} experts, top {}, {} segments: the header is damaged", file.path(),
          h.layers, h.loops, h.experts, h.top_k, h.segments);
   return h;
@@ -236,7 +213,7 @@ void check_space(const std::string& log, uint64_t row_bytes) {
 RunLogWriter::RunLogWriter(std::unique_ptr<FileLock> lock, h5::File file, const RunLogHeader& header)
     : lock_(std::move(lock)), file_(std::make_unique<h5::File>(std::move(file))), header_(header) {
   Bytes bytes;
-  visit_step_columns(header_, bytes);
+  visit_tables([&]<typename Record>(const Record&) { visit_columns<Record>(header_, bytes); });
   row_bytes_ = bytes.total;
   file_->start_swmr_write();
 }
@@ -247,8 +224,7 @@ RunLogWriter RunLogWriter::create(const std::string& path, const RunLogHeader& h
   auto lock = lock_of(path);
   h5::File file(path, h5::File::Mode::kCreate);
   write_header(file, header);
-  visit_step_columns(header, Create{file});
-  visit_validation_columns(Create{file});
+  visit_tables([&]<typename Record>(const Record&) { visit_columns<Record>(header, Create{file}); });
   return {std::move(lock), std::move(file), header};
 }
 
@@ -256,38 +232,40 @@ RunLogWriter RunLogWriter::resume(const std::string& path, const RunLogHeader& h
   auto lock = lock_of(path);
   h5::File file(path, h5::File::Mode::kReadWrite);
   read_header(file);
-  uint64_t step_rows = UINT64_MAX, validation_rows = UINT64_MAX;
-  visit_step_columns(header, Measure{file, step_rows});
-  visit_validation_columns(Measure{file, validation_rows});
-  const auto kept = [&](const char* column, uint64_t rows) {
-    std::vector<int64_t> steps(rows);
-    file.read_rows(column, h5::Type::kInt64, 0, rows, steps.data());
-    return static_cast<uint64_t>(
-        std::find_if(steps.begin(), steps.end(), [last_step](int64_t s) { return s > last_step; }) - steps.begin());
-  };
-  step_rows = kept(kStepColumn, step_rows);
-  validation_rows = kept(kValidationStepColumn, validation_rows);
+  std::vector<uint64_t> kept;
+  visit_tables([&]<typename Record>(const Record&) {
+    std::vector<int64_t> steps(common_rows<Record>(file, header));
+    file.read_rows(Table<Record>::kKey, h5::Type::kInt64, 0, steps.size(), steps.data());
+    const auto end = std::find_if(steps.begin(), steps.end(), [last_step](int64_t s) { return s > last_step; });
+    kept.push_back(static_cast<uint64_t>(end - steps.begin()));
+  });
   // Nothing was changed up to here, so that a log that does not fit stays as it is.
-  visit_step_columns(header, Cut{file, step_rows});
-  visit_validation_columns(Cut{file, validation_rows});
+  auto rows = kept.begin();
+  visit_tables([&]<typename Record>(const Record&) { visit_columns<Record>(header, Cut{file, *rows++}); });
   write_header(file, header);
   return {std::move(lock), std::move(file), header};
 }
 
 // The key goes to the file behind the values, so that a reader who sees a step sees all of it.
-void RunLogWriter::append(const StepRecord& record) {
+template <typename Record>
+void RunLogWriter::append_row(const Record& record) {
   check_space(file_->path(), row_bytes_);
-  visit_step_values(header_, Append<StepRecord>{*file_, record});
+  Table<Record>::visit_values(header_, Append<Record>{*file_, record});
   file_->flush();
-  file_->append<int64_t>(kStepColumn, values_of(record.step));
+  file_->append<int64_t>(Table<Record>::kKey, values_of(record.step));
   file_->flush();
 }
-
+void RunLogWriter::append(const StepRecord& record) {
+  append_row(record);
+}
+void RunLogWriter::append(const StatisticsRecord& record) {
+  append_row(record);
+}
+void RunLogWriter::append(const MemoryRecord& record) {
+  append_row(record);
+}
 void RunLogWriter::append(const ValidationRecord& record) {
-  visit_validation_values(Append<ValidationRecord>{*file_, record});
-  file_->flush();
-  file_->append<int64_t>(kValidationStepColumn, values_of(record.step));
-  file_->flush();
+  append_row(record);
 }
 
 RunLog RunLog::open(const std::string& path) {
@@ -295,18 +273,10 @@ RunLog RunLog::open(const std::string& path) {
   const h5::File file(path, h5::File::Mode::kReadSwmr);
   RunLog log;
   log.header = read_header(file);
-  uint64_t rows = UINT64_MAX;
-  visit_step_columns(log.header, Measure{file, rows});
-  log.steps.resize(rows);
-  in_blocks(log.steps, [&](size_t first, std::span<StepRecord> block) {
-    visit_step_columns(log.header, ReadRows<StepRecord>{file, first, block});
-  });
-  rows = UINT64_MAX;
-  visit_validation_columns(Measure{file, rows});
-  log.validations.resize(rows);
-  in_blocks(log.validations, [&](size_t first, std::span<ValidationRecord> block) {
-    visit_validation_columns(ReadRows<ValidationRecord>{file, first, block});
-  });
+  read_table(file, log.header, log.steps);
+  read_table(file, log.header, log.looks);
+  read_table(file, log.header, log.memory);
+  read_table(file, log.header, log.validations);
   return log;
 }
 

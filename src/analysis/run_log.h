@@ -24,6 +24,8 @@ struct RunLogHeader {
   int64_t steps = 0;  ///< planned
   int64_t warmup_steps = 0;
   double flops_per_token = 0;
+  int64_t statistics_interval = 0;    ///< steps between looks; 0: none
+  std::vector<std::string> purposes;  ///< of memory
 };
 
 /// One global step; numbers are over all ranks and micro-batches.
@@ -50,6 +52,42 @@ struct StepRecord {
   std::vector<float> balance_bias;              ///< [balance_rows, experts] after the step
 };
 
+/// A look at one global step (statistics.interval), over all ranks and micro-batches; NaN for what was not run. Pairs
+/// of loops are [loops, loops], symmetric, with themselves on the diagonal.
+struct StatisticsRecord {
+  int64_t step = 0;
+  // Of the choice; with experts only.
+  std::vector<double> flipped;           ///< [loops, layers] share of slots that the choice without bias would not take
+  std::vector<double> router_logit_max;  ///< [loops, layers]
+  std::vector<double> router_z;          ///< [loops, layers] mean over tokens of logsumexp(logits)^2
+  std::vector<double> token_entropy;  ///< [loops, layers] mean over tokens, nats, of the mixing weights over their sum
+  std::vector<double> distinct;       ///< [loops, layers] experts that a token met in loops 1 .. t, mean over tokens
+  std::vector<double>
+      router_agreement;                 ///< [loops, layers] of the choice with what the router of the loop before takes
+  std::vector<double> state_agreement;  ///< [loops, layers] of the latter with what that router took in its own loop
+  std::vector<double> router_cosine;    ///< [loops, loops, layers] between the weights of the routers
+  std::vector<double> pair_overlap;     ///< [loops, loops, layers] |both| / k, mean over tokens
+  std::vector<double> pair_jaccard;     ///< [loops, loops, layers] |both| / |either|
+  std::vector<double> weight_overlap;   ///< [loops, loops, layers] sum_e min(p, q) of the mixing weights over their sum
+  // Of the state at the end of a loop, on every statistics.stride-th token.
+  std::vector<double> update_rms;        ///< [loops] of h_t - h_(t-1); h_0 is the embedding
+  std::vector<double> relative_update;   ///< [loops] |h_t - h_(t-1)| / |h_(t-1)|, norms over all tokens
+  std::vector<double> cosine_back;       ///< [loops, 3] mean over tokens of cos(h_t, h_(t-1)), h_(t-2), h_(t-3)
+  std::vector<double> cosine_embedding;  ///< [loops]
+  std::vector<double> token_cosine;      ///< [loops] mean over all pairs of tokens
+  // Root mean squares over all tokens and channels.
+  std::vector<double> attention_rms, feed_forward_rms;  ///< [loops, layers] of the branches before scale and post norm
+  std::vector<double> carry_rms;                        ///< [loops, layers] of the looping residual that the visit adds
+};
+
+/// Tensor bytes by purpose, each the largest over ranks.
+struct MemoryRecord {
+  int64_t step = 0;
+  std::vector<int64_t> peak;                  ///< [purposes] of the session so far
+  std::vector<int64_t> planned;               ///< [purposes]
+  int64_t total_peak = 0, total_planned = 0;  ///< the peak of the sum is not the sum of the peaks
+};
+
 struct ValidationRecord {
   int64_t step = 0;
   double loss = 0;  ///< nats per token, all loops
@@ -68,10 +106,14 @@ class RunLogWriter {
 
   /// Throws Error when the row was not written, or the disk is about to be full.
   void append(const StepRecord& record);
+  void append(const StatisticsRecord& record);
+  void append(const MemoryRecord& record);
   void append(const ValidationRecord& record);
 
  private:
   RunLogWriter(std::unique_ptr<FileLock> lock, h5::File file, const RunLogHeader& header);
+  template <typename Record>
+  void append_row(const Record& record);
   std::unique_ptr<FileLock> lock_;
   std::unique_ptr<h5::File> file_;
   RunLogHeader header_;
@@ -82,6 +124,8 @@ class RunLogWriter {
 struct RunLog {
   RunLogHeader header;
   std::vector<StepRecord> steps;
+  std::vector<StatisticsRecord> looks;
+  std::vector<MemoryRecord> memory;
   std::vector<ValidationRecord> validations;
 
   /// Reads a log, also one that is being written or whose writer was killed.

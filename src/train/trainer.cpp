@@ -89,6 +89,7 @@ class Run {
     if (steps_in_session_ > 0 && !learnt_ && !outcome_.stopped)
       throw Error(fmt::format("every step of this session was skipped ({}): nothing was learnt", steps_in_session_),
                   "lower optimizer.learning_rate, or look at the start values and scales; see docs/troubleshooting.md");
+    if (steps_in_session_ > 1) write_record(memory_record());
     if (!outcome_.stopped) validate(0);
     if (outcome_.stopped)
       log_line(fmt::format("stopped by a signal after step {}; go on with --run.resume true", done_));
@@ -211,6 +212,7 @@ class Run {
     h.expert_parallel = config_.expert_parallel;
     h.steps = config_.steps;
     h.warmup_steps = config_.schedule.warmup_steps();
+    for (int p = 0; p < kPurposes; ++p) h.purposes.emplace_back(purpose_name(static_cast<Purpose>(p)));
     h.flops_per_token = config_.mean_training_flops(model_config_).total();
     return h;
   }
@@ -302,13 +304,26 @@ class Run {
     interval_flops_ += record.tokens * flops_per_token(record.loops);
     ++interval_steps_;
     write_record(record);
+    if (steps_in_session_ == 0) write_record(memory_record());
     watch_skips(record, batch);
     if (done_ % config_.log_interval == 0 || done_ == config_.steps) print_progress(record);
   }
 
   int64_t world_bytes() { return groups_.expert_parallel().traffic().exchange_bytes; }
 
-  void write_record(const StepRecord& record) {
+  /// Largest over ranks, of each purpose by itself. Collective.
+  MemoryRecord memory_record() {
+    const MemoryUse use = Allocator::current().use();
+    std::vector<int64_t> numbers(use.peak.begin(), use.peak.end());
+    numbers.insert(numbers.end(), memory_plan_.peak.begin(), memory_plan_.peak.end());
+    numbers.insert(numbers.end(), {use.total_peak, memory_plan_.total_peak});
+    world_.all_reduce_max(std::span<int64_t>(numbers));
+    const auto planned = numbers.begin() + kPurposes, totals = planned + kPurposes;
+    return {done_, {numbers.begin(), planned}, {planned, totals}, totals[0], totals[1]};
+  }
+
+  template <typename Record>
+  void write_record(const Record& record) {
     std::string failure;
     if (log_) {
       try {

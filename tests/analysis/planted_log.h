@@ -1,6 +1,8 @@
 // Logs with known contents: 2 layers, 3 loops, 8 experts of which a token takes 2, 1024 tokens a step.
 #pragma once
 
+#include <cmath>
+
 #include "analysis/run_log.h"
 
 namespace heddle {
@@ -19,6 +21,8 @@ inline RunLogHeader planted_header() {
   h.steps = 100;
   h.warmup_steps = 5;
   h.flops_per_token = 1.5e6;
+  h.statistics_interval = 10;
+  h.purposes = {"weights", "activations"};
   return h;
 }
 
@@ -50,10 +54,43 @@ inline StepRecord planted_step(const RunLogHeader& h, int64_t step) {
   return r;
 }
 
+/// A healthy look: every second expert kept from loop to loop, routers that differ, a state that still moves.
+inline StatisticsRecord planted_look(const RunLogHeader& h, int64_t step) {
+  StatisticsRecord r;
+  r.step = step;
+  const auto loops = static_cast<size_t>(h.loops), layers = static_cast<size_t>(h.layers);
+  const double none = std::nan("");
+  r.update_rms.assign(loops, 0.5);
+  r.relative_update.assign(loops, 0.5);
+  r.cosine_back.assign(loops * 3, none);
+  for (size_t t = 0; t < loops; ++t)
+    for (size_t back = 0; back <= t && back < 3; ++back) r.cosine_back[t * 3 + back] = 0.75;
+  r.cosine_embedding.assign(loops, 0.25);
+  r.token_cosine.assign(loops, 0.125);
+  for (auto* branch : {&r.attention_rms, &r.feed_forward_rms, &r.carry_rms}) branch->assign(loops * layers, 0.5);
+  if (h.experts == 0) return r;
+  r.flipped.assign(loops * layers, 0.125);
+  r.router_logit_max.assign(loops * layers, 2);
+  r.router_z.assign(loops * layers, 3);
+  r.token_entropy.assign(loops * layers, 0.5);
+  for (size_t cell = 0; cell < loops * layers; ++cell) {
+    const size_t loop = cell / layers;
+    r.distinct.push_back(2 + static_cast<double>(loop));
+    r.router_agreement.push_back(loop == 0 ? none : 0.625);
+    r.state_agreement.push_back(loop == 0 ? none : 0.75);
+  }
+  for (auto* pairs : {&r.router_cosine, &r.pair_overlap, &r.pair_jaccard, &r.weight_overlap})
+    for (size_t at = 0; at < loops * loops * layers; ++at)
+      pairs->push_back(at / layers / loops == at / layers % loops ? 1 : 0.5);
+  return r;
+}
+
 inline RunLog planted_log(int64_t steps) {
   RunLog log;
   log.header = planted_header();
   for (int64_t s = 1; s <= steps; ++s) log.steps.push_back(planted_step(log.header, s));
+  for (int64_t s = log.header.statistics_interval; s <= steps; s += log.header.statistics_interval)
+    log.looks.push_back(planted_look(log.header, s));
   return log;
 }
 

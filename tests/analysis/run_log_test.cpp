@@ -112,6 +112,46 @@ TEST_F(RunLogTest, EverythingComesBack) {
   EXPECT_EQ(log.validations[0].targets, 99);
 }
 
+TEST_F(RunLogTest, LooksAndMemoryComeBack) {
+  StatisticsRecord written = planted_look(header_, 1);
+  double next = 0;
+  const auto number = [&](std::vector<double>& values) {
+    for (double& value : values) value = next += 0.5;
+  };
+  const std::vector<std::vector<double> StatisticsRecord::*> members = {
+      &StatisticsRecord::flipped,         &StatisticsRecord::router_logit_max, &StatisticsRecord::router_z,
+      &StatisticsRecord::token_entropy,   &StatisticsRecord::distinct,         &StatisticsRecord::router_agreement,
+      &StatisticsRecord::state_agreement, &StatisticsRecord::router_cosine,    &StatisticsRecord::pair_overlap,
+      &StatisticsRecord::pair_jaccard,    &StatisticsRecord::weight_overlap,   &StatisticsRecord::update_rms,
+      &StatisticsRecord::relative_update, &StatisticsRecord::cosine_back,      &StatisticsRecord::cosine_embedding,
+      &StatisticsRecord::token_cosine,    &StatisticsRecord::attention_rms,    &StatisticsRecord::feed_forward_rms,
+      &StatisticsRecord::carry_rms};
+  for (const auto member : members) number(written.*member);
+  {
+    RunLogWriter writer = RunLogWriter::create(path_, header_);
+    write_steps(writer, 1, 20);
+    writer.append(written);
+    writer.append(planted_look(header_, 20));
+    writer.append(MemoryRecord{1, {10, 20}, {30, 40}, 25, 65});
+  }
+  const RunLog log = RunLog::open(path_);
+  EXPECT_EQ(log.header.purposes, (std::vector<std::string>{"weights", "activations"}));
+  EXPECT_EQ(log.header.statistics_interval, 10);
+  ASSERT_EQ(log.looks.size(), 2u);
+  for (const auto member : members) EXPECT_EQ(log.looks[0].*member, written.*member);
+  ASSERT_EQ(log.memory.size(), 1u);
+  EXPECT_EQ(log.memory[0].peak, (std::vector<int64_t>{10, 20}));
+  EXPECT_EQ(log.memory[0].planned, (std::vector<int64_t>{30, 40}));
+  EXPECT_EQ(log.memory[0].total_peak, 25);
+  EXPECT_EQ(log.memory[0].total_planned, 65);
+  // A resumed run drops looks behind its checkpoint like steps.
+  RunLogWriter::resume(path_, header_, 10);
+  const RunLog cut = RunLog::open(path_);
+  EXPECT_EQ(cut.steps.size(), 10u);
+  EXPECT_EQ(cut.looks.size(), 1u);
+  EXPECT_EQ(cut.memory.size(), 1u);
+}
+
 TEST_F(RunLogTest, ALogOverSeveralReadBlocksKeepsItsOrder) {
   {
     RunLogWriter writer = RunLogWriter::create(path_, header_);
