@@ -309,7 +309,7 @@ TEST_F(RunLogTest, DamagedHeadersAreRefused) {
   };
   for (const int64_t other : {1, 99})
     EXPECT_NE(damage("schema_version", other).find("schema version " + std::to_string(other)), std::string::npos);
-  damage("schema_version", 2);
+  damage("schema_version", 3);
   EXPECT_NE(damage("experts", -8).find("damaged"), std::string::npos);
   EXPECT_NE(damage("experts", 9).find("expected rows of [3, 2, 9]"), std::string::npos);
   EXPECT_EQ(damage("experts", 8), "");
