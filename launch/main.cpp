@@ -8,6 +8,7 @@
 #include "launch/command_diagnose.h"
 #include "launch/command_inspect.h"
 #include "launch/command_plan.h"
+#include "launch/command_report.h"
 #include "launch/program.h"
 #include "support/error.h"
 #include "support/log.h"
@@ -28,6 +29,7 @@ usage: heddle COMMAND [arguments]          (several ranks: launch/heddle-mpirun 
   probe CHECKPOINT|RUN                        what its loops, blocks, experts and routers are for
   generate CHECKPOINT|RUN --prompt TEXT       text from a checkpoint
   diagnose RUN                                what a run's log says about its loops and experts
+  report RUN... -o FILE                       charts of runs beside each other, one HTML file
   inspect FILE                                what a store, checkpoint or log holds, and whether it is whole
   verify CASE_DIR...                          reference cases against this build and device
 
@@ -37,7 +39,7 @@ exit status: 0 fine, 1 the work failed (verify: a case is out of tolerance or ca
 )";
 
 bool works_alone(const std::string& command) {
-  return command == "data" || command == "diagnose" || command == "inspect" || command == "plan";
+  return command == "data" || command == "diagnose" || command == "inspect" || command == "plan" || command == "report";
 }
 
 /// Commands that never start MPI.
@@ -49,6 +51,7 @@ int run_alone(const std::string& command, const Arguments& arguments) {
         "start it without mpirun");
   if (command == "data") return run_data_command(arguments);
   if (command == "plan") return run_plan_command(arguments);
+  if (command == "report") return run_report_command(arguments);
   return command == "inspect" ? run_inspect_command(arguments) : run_diagnose_command(arguments);
 }
 

@@ -33,6 +33,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"optim", {"support", "cuda", "tensor", "kernels", "autograd", "comm", "moe", "model"}},
     {"data", {"support"}},
     {"analysis", {"support"}},
+    {"report", {"support", "analysis"}},
     {"train",
      {"support", "cuda", "tensor", "kernels", "autograd", "comm", "moe", "model", "optim", "data", "analysis",
       "device"}},
@@ -44,7 +45,7 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
       "train"}},
     {"launch",
      {"support", "cuda", "tensor", "kernels", "autograd", "comm", "moe", "model", "optim", "data", "analysis", "device",
-      "train", "probe", "verify"}},
+      "train", "probe", "verify", "report"}},
 };
 
 constexpr const char* kTopRooms[] = {"moe", "comm", "data", "launch"};
