@@ -57,7 +57,7 @@ int run_probe_command(Job& job, const Arguments& all) {
   config.add("probe.gradients", options.gradients, kGradientDetails,
              "norms: gradients by visit, alignment, cosines; kappa: read-back products too");
   Arguments arguments = all;
-  if (!arguments.empty() && arguments[0] == "--help") {
+  if (asks_for_help(arguments)) {
     log_line("usage: heddle probe CHECKPOINT|RUN [-o FILE] [--section.key VALUE]...\n\n" + config.help());
     return static_cast<int>(ExitStatus::kOk);
   }
