@@ -68,8 +68,8 @@ void add_data(Json& spec, const std::vector<Control>& controls, const Json& form
   for (const Control& c : controls) (c.slider ? shown : range).push_back(filter(field(c.field) + " === " + c.field));
   for (const Json& f : formulas) range.push_back(f);
   Json& data = spec["data"];
-  data.insert(data.begin(), {{"name", "shown"}, {"source", "range"}, {"transform", shown}});
-  data.insert(data.begin(), {{"name", "range"}, {"source", "source"}, {"transform", range}});
+  data.insert(data.begin(), Json{{"name", "shown"}, {"source", "range"}, {"transform", shown}});
+  data.insert(data.begin(), Json{{"name", "range"}, {"source", "source"}, {"transform", range}});
 }
 
 void add_colours(Json& spec) {

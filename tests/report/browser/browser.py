@@ -69,7 +69,7 @@ class Page:
         message = json.loads(text)
         method, values = message.get("method"), message.get("params", {})
         if method == "Runtime.exceptionThrown":
-            self.messages.append(json.dumps(values["exceptionDetails"])[:400])
+            self.messages.append(values["exceptionDetails"].get("exception", {}).get("description", str(values))[:600])
         elif method == "Runtime.consoleAPICalled" and values["type"] in ("error", "warning", "assert"):
             self.messages.append(json.dumps(values["args"])[:400])
         elif method == "Log.entryAdded" and values["entry"]["level"] in ("error", "warning"):

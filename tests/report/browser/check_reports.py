@@ -23,8 +23,8 @@ def expect(holds, what):
 # Marks that hold data, by chart of the section that is shown.
 MARKS = """[...document.querySelectorAll('section:not([hidden]) .view')].map((view) => ({
   title: view.closest('article').id,
-  marks: view.querySelectorAll('.cell path, .bar path, .curve path').length,
-  drawn: [...view.querySelectorAll('.cell path, .bar path, .curve path')].filter((p) => p.getBoundingClientRect().width > 0).length
+  marks: view.querySelectorAll('.cell path, .bar path, .curve path, .points path').length,
+  drawn: [...view.querySelectorAll('.cell path, .bar path, .curve path, .points path')].filter((p) => p.getBoundingClientRect().width > 0).length
 }))"""
 
 
@@ -65,7 +65,7 @@ def check_hovering(page):
     text = hover(page, "routing", "#entropy .cell path")
     expect("loop 1, layer 0" in text and "entropy of the load" in text, "a cell says its loop, layer and value: " + text)
     text = hover(page, "training", "#loss .cover path")
-    expect("step 2" in text and "nine loops: " in text and " to " in text, "a curve says its step, run and range: " + text)
+    expect("step " in text and "nine loops: " in text and " to " in text, "a curve says its step, run and range: " + text)
     text = hover(page, "memory", "#memory .bar path")
     expect("weights" in text and "peak: 105M" in text, "a bar says its purpose and bytes: " + text)
     text = hover(page, "probe", "#skipped-blocks .cell path")
@@ -116,7 +116,7 @@ def main():
             expect("<img" in page.evaluate("document.body.innerText"), "and stands there as it is")
         finally:
             page.close()
-        expect(not page.messages, "the console is silent: %s" % page.messages)
+            expect(not page.messages, "the console is silent:\n  " + "\n  ".join(page.messages))
     print("failed" if failures else "all charts are drawn")
     return 1 if failures else 0
 
