@@ -133,12 +133,14 @@ Json chart(const Lines& lines) {
                         formula("series", quoted(lines.series_prefix) + " + " + field(lines.series)),
                         formula("low", end(lines.low)), formula("high", end(lines.high)), formula("name", name),
                         formula("text", fmt::format("isValid(datum.y) ? format(datum.y, '{}'){} : 'no value'",
-                                                    lines.format, spread ? spread_text(lines.few) : ""))}));
+                                                    lines.format, spread ? spread_text(lines.few) : "")),
+                        Json{{"type", "extent"}, {"field", "low"}, {"signal", "lows"}},
+                        Json{{"type", "extent"}, {"field", "high"}, {"signal", "highs"}}}));
   add_colours(spec);
   Json& across = spec["axes"][0];
   across["title"] = lines.x_title;
-  across["format"] = lines.few ? "d" : "~s";
-  if (lines.few) across["tickMinStep"] = 1;
+  across["format"] = lines.few ? "d" : ",d";
+  across["tickMinStep"] = 1;
   Json& marks = spec["marks"];
   if (!spread || lines.few) remove(marks[0]["marks"], "band");
   if (!spread || !lines.few) remove(marks, "errors");
