@@ -65,6 +65,7 @@ void TrainConfig::declare(Config& c) {
   c.add("run.checkpoint_writer", checkpoint_writer, {"auto", "parallel", "one"},
         "who writes checkpoints: all ranks together, rank 0 alone, or (auto) together where it works");
   c.add("run.log_interval", log_interval, count, "steps between terminal lines");
+  c.add("run.tensorboard", tensorboard, "also write event files for TensorBoard, to run.directory/tensorboard");
   c.add("run.validation_interval", validation_interval, interval, "steps between validations; 0: only at the end");
   c.add("run.validation_samples", validation_samples, interval, "sequences of a validation during training; 0: all");
   c.add("run.stop_after", stop_after, interval, "stop with a checkpoint after this step; 0: train.steps");
