@@ -101,9 +101,10 @@ class Page:
         return result["result"].get("value")
 
     def wait_for(self, expression):
-        """Until an expression holds."""
+        """Until an expression holds, for half a minute at most."""
+        end = min(self.deadline, time.monotonic() + 30)
         while not self.evaluate(expression):
-            if time.monotonic() > self.deadline:
+            if time.monotonic() > end:
                 raise TimeoutError("never held: " + expression)
             time.sleep(0.05)
 
