@@ -18,10 +18,12 @@ build_packages=(
   libboost-program-options-dev          # configuration
   libfmt-dev nlohmann-json3-dev
   librandom123-dev libxxhash-dev        # random numbers, hashes
+  libjs-vega                            # charts of reports
   zlib1g-dev liblzma-dev                # packed texts, compression baselines
 )
 test_packages=(
   libgtest-dev clang-format
+  python3 chromium                      # reports in a browser
   python3-torch python3-h5py python3-numpy  # the reference that the model family is held against
 )
 

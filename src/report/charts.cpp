@@ -68,8 +68,8 @@ void add_data(Json& spec, const std::vector<Control>& controls, const Json& form
   for (const Control& c : controls) (c.slider ? shown : range).push_back(filter(field(c.field) + " === " + c.field));
   for (const Json& f : formulas) range.push_back(f);
   Json& data = spec["data"];
-  data.insert(data.begin(), {{"name", "shown"}, {"source", "range"}, {"transform", shown}});
-  data.insert(data.begin(), {{"name", "range"}, {"source", "source"}, {"transform", range}});
+  data.insert(data.begin(), Json{{"name", "shown"}, {"source", "range"}, {"transform", shown}});
+  data.insert(data.begin(), Json{{"name", "range"}, {"source", "source"}, {"transform", range}});
 }
 
 void add_colours(Json& spec) {
@@ -133,12 +133,14 @@ Json chart(const Lines& lines) {
                         formula("series", quoted(lines.series_prefix) + " + " + field(lines.series)),
                         formula("low", end(lines.low)), formula("high", end(lines.high)), formula("name", name),
                         formula("text", fmt::format("isValid(datum.y) ? format(datum.y, '{}'){} : 'no value'",
-                                                    lines.format, spread ? spread_text(lines.few) : ""))}));
+                                                    lines.format, spread ? spread_text(lines.few) : "")),
+                        Json{{"type", "extent"}, {"field", "low"}, {"signal", "lows"}},
+                        Json{{"type", "extent"}, {"field", "high"}, {"signal", "highs"}}}));
   add_colours(spec);
   Json& across = spec["axes"][0];
   across["title"] = lines.x_title;
-  across["format"] = lines.few ? "d" : "~s";
-  if (lines.few) across["tickMinStep"] = 1;
+  across["format"] = lines.few ? "d" : ",d";
+  across["tickMinStep"] = 1;
   Json& marks = spec["marks"];
   if (!spread || lines.few) remove(marks[0]["marks"], "band");
   if (!spread || !lines.few) remove(marks, "errors");

@@ -112,6 +112,12 @@
     return fill;
   }
 
+  // `room` is the width with axes, on which legends may depend; `width`, without them, depends on legends.
+  function resize(view, box) {
+    const room = Math.max(200, box.clientWidth);
+    return view.width(room).signal("room", room);
+  }
+
   function draw(chart, parent, title) {
     const colours = theme();
     const spec = JSON.parse(JSON.stringify(chart.spec));
@@ -123,7 +129,7 @@
     spec.description = title;
     const view = new vega.View(vega.parse(spec, colours.config), { renderer: "svg", container: box, hover: true,
       logLevel: vega.Warn });
-    view.width(Math.max(200, box.clientWidth));
+    resize(view, box);
     tooltips(view);
     const fill = valuesTable(parent, view);
     const changed = () => view.runAsync().then(fill);
@@ -224,8 +230,7 @@
 
   function fit() {
     for (const { view, box } of charts)
-      if (box.clientWidth > 0 && view.width() !== Math.max(200, box.clientWidth))
-        view.width(Math.max(200, box.clientWidth)).runAsync();
+      if (box.clientWidth > 0 && view.signal("room") !== Math.max(200, box.clientWidth)) resize(view, box).runAsync();
   }
   window.addEventListener("resize", fit);
   // Charts take their colours when they are drawn.

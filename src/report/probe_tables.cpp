@@ -135,7 +135,7 @@ Table information(const std::vector<MutualInformation>& all) {
   std::vector<MutualInformation::Value> values;
   for (const MutualInformation& m : all)
     for (const auto& [what, value] :
-         {std::pair{"token", m.token}, {"loop", m.loop}, {"loop, the token known", m.loop_given_token}}) {
+         {std::pair{"token", m.token}, {"loop", m.loop}, {"loop given token", m.loop_given_token}}) {
       pairs.push_back(fmt::format("{}: {}", m.layer, what));
       values.push_back(value);
     }

@@ -40,6 +40,7 @@ struct TrainConfig {
   int64_t validation_interval = 0;   ///< steps; 0: only at the end
   int64_t validation_samples = 0;    ///< sequences of a validation during training; 0: all
   int64_t stop_after = 0;            ///< stop (with a checkpoint) after this step; 0: train.steps
+  bool tensorboard = false;          ///< event files beside the run log
   std::string summary;               ///< file for a JSON summary of the session; empty: none
   double collective_timeout = 1800;  ///< seconds; 0: none
   bool check_collectives = false;    ///< compare every collective call over all ranks

@@ -9,6 +9,7 @@
 
 #include "analysis/diagnose.h"
 #include "analysis/run_log.h"
+#include "analysis/tensorboard_log.h"
 #include "comm/collective_guard.h"
 #include "data/prefetcher.h"
 #include "model/counting.h"
@@ -150,6 +151,7 @@ class Run {
     model_.set_active_loops(loops_.active(done_));
     on_rank_0([&] {
       log_.emplace(open_run_log(folder("log.h5"), log_header(), done_));
+      if (config_.tensorboard) tensorboard_.emplace(folder("tensorboard"), log_header(), done_);
       publish_text(folder("config.ini"), resolved_);
     });
   }
@@ -341,6 +343,7 @@ class Run {
     if (log_) {
       try {
         log_->append(record);
+        if (tensorboard_) tensorboard_->append(record);
       } catch (const std::exception& error) {
         failure = error.what();
       }
@@ -423,7 +426,7 @@ class Run {
     if (results.empty()) return;
     const EvaluationResult& result = results.front();
     outcome_.validation_bits_per_byte = result.bits_per_byte;
-    if (log_) log_->append(ValidationRecord{done_, result.nats_per_token, result.bits_per_byte, result.targets});
+    write_record(ValidationRecord{done_, result.nats_per_token, result.bits_per_byte, result.targets});
     log_line(fmt::format("validation after step {}: loss {:.4f}, {:.4f} bits per byte over {} tokens ({:.1f} s)", done_,
                          result.nats_per_token, result.bits_per_byte, result.targets, seconds_since(start)));
   }
@@ -458,6 +461,7 @@ class Run {
   std::optional<FileLock> lock_;  ///< rank 0 only, like the log
   std::optional<RunLogWriter> log_;
   std::set<std::string> alarms_;  ///< kinds of findings that the last look had
+  std::optional<TensorboardLog> tensorboard_;
   bool save_due_ = false;
   TrainOutcome outcome_;
   int64_t done_ = 0;

@@ -48,6 +48,42 @@ inline void expect_same_tensors(Training& found, Training& expected, int64_t ste
     EXPECT_EQ(error_of(found.model.balance_bias(l), expected.model.balance_bias(l)), 0);
 }
 
+/// What is counted is equal, what is summed is near.
+inline void expect_same_look(const StatisticsRecord& found, const StatisticsRecord& expected, int64_t step,
+                             double tolerance) {
+  using Member = std::vector<double> StatisticsRecord::*;
+  const auto compare = [&](Member member, const char* what, double allowed) {
+    ASSERT_EQ((found.*member).size(), (expected.*member).size()) << what;
+    for (size_t i = 0; i < (expected.*member).size(); ++i) {
+      const double a = (found.*member)[i], b = (expected.*member)[i];
+      ASSERT_EQ(std::isnan(a), std::isnan(b)) << what << " " << i << " of step " << step;
+      if (!std::isnan(b))
+        ASSERT_NEAR(a, b, allowed * std::max(1.0, std::abs(b))) << what << " " << i << ", step " << step;
+    }
+  };
+  for (const auto& [member, what] : {std::pair<Member, const char*>{&StatisticsRecord::flipped, "flipped"},
+                                     {&StatisticsRecord::distinct, "distinct"},
+                                     {&StatisticsRecord::router_agreement, "router agreement"},
+                                     {&StatisticsRecord::state_agreement, "state agreement"},
+                                     {&StatisticsRecord::pair_overlap, "overlap"},
+                                     {&StatisticsRecord::pair_jaccard, "jaccard"}})
+    compare(member, what, 0);
+  for (const auto& [member, what] : {std::pair<Member, const char*>{&StatisticsRecord::router_z, "router z"},
+                                     {&StatisticsRecord::router_logit_max, "largest logit"},
+                                     {&StatisticsRecord::token_entropy, "token entropy"},
+                                     {&StatisticsRecord::weight_overlap, "weight overlap"},
+                                     {&StatisticsRecord::router_cosine, "router cosine"},
+                                     {&StatisticsRecord::update_rms, "update"},
+                                     {&StatisticsRecord::relative_update, "relative update"},
+                                     {&StatisticsRecord::cosine_back, "cosine back"},
+                                     {&StatisticsRecord::cosine_embedding, "cosine to the embedding"},
+                                     {&StatisticsRecord::token_cosine, "token cosine"},
+                                     {&StatisticsRecord::attention_rms, "attention"},
+                                     {&StatisticsRecord::feed_forward_rms, "feed-forward"},
+                                     {&StatisticsRecord::carry_rms, "carry"}})
+    compare(member, what, tolerance);
+}
+
 /// One step of the reference and of each of the others, which start from equal states.
 inline void expect_same_step(const std::vector<Training*>& all_found, Training& expected, int64_t step,
                              double tolerance = kTolerance) {
@@ -77,6 +113,8 @@ inline void expect_same_step(const std::vector<Training*>& all_found, Training& 
       expect_near(result.router_z[s], reference.router_z[s], "router z-loss", step, tolerance);
       expect_near(result.gradient_norm[s], reference.gradient_norm[s], "gradient norm", step, tolerance);
     }
+    ASSERT_EQ(result.look.has_value(), reference.look.has_value());
+    if (result.look) expect_same_look(*result.look, *reference.look, step, tolerance);
     const RoutingStatistics &a = found->trainer.statistics(), &b = expected.trainer.statistics();
     EXPECT_EQ(a.loads(), b.loads());
     EXPECT_EQ(a.dropped(), b.dropped());
@@ -92,6 +130,7 @@ inline void expect_same_step(const std::vector<Training*>& all_found, Training& 
 /// Trains on all ranks and on one, at every expert_parallel that divides the ranks, with and without ZeRO.
 inline void expect_same_training(TrainingPlan plan, int64_t micro_batch, int64_t reference_micro_batch) {
   plan.optimizer.zero_block = 64;  // shards that end inside of these small tensors
+  plan.look = true;
   const auto single = make_single_communicator();
   Training reference(plan, *single, 1, reference_micro_batch);
   std::vector<std::unique_ptr<Training>> trainings;

@@ -1,9 +1,12 @@
 // A run that stops and goes on equals one that never stopped, to the bit, on one rank.
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 
 #include "data/loader.h"
+#include "support/atomic_file.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/train/tiny_run.h"
 #include "tests/train/tiny_training.h"
@@ -73,6 +76,39 @@ TEST(Resume, MuonAndMuonHGoOnToTheBit) {
     parts.optimizer.muon.second_moment = 0;
     expect_error<UsageError>([&] { train(job, parts); }, "muon.second_moment was 0.9");
   }
+}
+
+TEST(Resume, EverySessionWritesEventsOfItsOwn) {
+  const TemporaryFolder folder;
+  write_tiny_store(folder.path("store.h5"));
+  Job job;
+  TrainConfig config = tiny_run(folder.path("store.h5"), folder.path("run"));
+  const auto files = [&] {
+    std::map<std::string, std::string> contents;
+    for (const auto& entry : std::filesystem::directory_iterator(folder.path("run/tensorboard")))
+      contents[entry.path().filename().string()] = read_text_file(entry.path().string());
+    return contents;
+  };
+  config.stop_after = 2;
+  train(job, config);
+  EXPECT_FALSE(std::filesystem::exists(folder.path("run/tensorboard"))) << "only where it is wanted";
+  config.tensorboard = config.resume = true;
+  config.stop_after = 4;
+  train(job, config);
+  const auto before = files();
+  ASSERT_EQ(before.size(), 1u);
+  EXPECT_NE(before.begin()->second.find("train/loss"), std::string::npos);
+  EXPECT_NE(before.begin()->second.find("validation/loss"), std::string::npos);
+  EXPECT_NE(before.begin()->second.find("memory/peak_bytes"), std::string::npos);
+  config.stop_after = 6;
+  train(job, config);
+  const auto after = files();
+  EXPECT_EQ(after.size(), 2u);
+  EXPECT_EQ(after.at(before.begin()->first), before.begin()->second);
+  std::filesystem::remove_all(folder.path("run/tensorboard"));
+  std::ofstream(folder.path("run/tensorboard")) << "a file";
+  config.stop_after = 8;
+  expect_error<Error>([&] { train(job, config); }, "tensorboard");
 }
 
 TEST(Resume, RepeatsStepsBehindTheLastCheckpoint) {

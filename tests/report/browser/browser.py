@@ -69,7 +69,7 @@ class Page:
         message = json.loads(text)
         method, values = message.get("method"), message.get("params", {})
         if method == "Runtime.exceptionThrown":
-            self.messages.append(json.dumps(values["exceptionDetails"])[:400])
+            self.messages.append(values["exceptionDetails"].get("exception", {}).get("description", str(values))[:600])
         elif method == "Runtime.consoleAPICalled" and values["type"] in ("error", "warning", "assert"):
             self.messages.append(json.dumps(values["args"])[:400])
         elif method == "Log.entryAdded" and values["entry"]["level"] in ("error", "warning"):
@@ -101,9 +101,10 @@ class Page:
         return result["result"].get("value")
 
     def wait_for(self, expression):
-        """Until an expression holds."""
+        """Until an expression holds, for half a minute at most."""
+        end = min(self.deadline, time.monotonic() + 30)
         while not self.evaluate(expression):
-            if time.monotonic() > self.deadline:
+            if time.monotonic() > end:
                 raise TimeoutError("never held: " + expression)
             time.sleep(0.05)
 

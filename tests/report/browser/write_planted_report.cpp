@@ -10,7 +10,7 @@ int main(int, char** argv) {
   using namespace heddle;
   const std::filesystem::path folder = argv[1];
   std::filesystem::create_directories(folder);
-  std::vector<report::Run> runs = {{"nine loops", large_log(400), large_probe()}};
+  std::vector<report::Run> runs = {{"nine loops", large_log(1600), large_probe()}};
   publish_text((folder / "one.html").string(), report::page(report::report_data(runs)));
   runs.push_back({"three loops", planted_log(100), std::nullopt});
   RunLog dense;
