@@ -29,6 +29,7 @@ class CudaTraining : public testing::Test {
   /// Every layout of the ranks against one rank on a CPU, and against experts that are not split.
   void expect_same_as_cpu(TrainingPlan plan) {
     plan.optimizer.zero_block = 64;
+    plan.look = true;
     const auto reference = on_cpu(plan);
     std::vector<std::unique_ptr<Training>> trainings;
     std::vector<Training*> all, split;
