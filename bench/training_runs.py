@@ -56,8 +56,9 @@ def earlier_result(folder, flags):
     return result if result["flags"] == flags else None
 
 
-def train(folder, flags):
-    """One training; its result, also where it was made before."""
+def train(folder, flags, afterwards=None):
+    """One training; its result, also where it was made before. afterwards(folder): more of the result, from the run in
+    folder/run, which is removed then."""
     result = earlier_result(folder, flags)
     if result is not None:
         return result
@@ -74,16 +75,18 @@ def train(folder, flags):
         raise RuntimeError(f"{folder}: status {status}, see {output_file}")
     with open(output_file) as output:
         result = dict(read_output(output.read(), status), flags=flags)
+    if afterwards is not None:
+        result.update(afterwards(folder))
     write_json(os.path.join(folder, "result.json"), result)
     shutil.rmtree(os.path.join(folder, "run"), ignore_errors=True)  # checkpoints
     return result
 
 
-def train_all(folder, runs, at_once):
+def train_all(folder, runs, at_once, afterwards=None):
     """runs: {name: flags}. Returns {name: result}; the first failure to run at all ends the benchmark."""
     results, start = {}, time.time()
     with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-        waiting = {pool.submit(train, os.path.join(folder, name), flags): name for name, flags in runs.items()}
+        waiting = {pool.submit(train, os.path.join(folder, name), flags, afterwards): name for name, flags in runs.items()}
         try:
             for done in concurrent.futures.as_completed(waiting):
                 name = waiting[done]

@@ -144,8 +144,12 @@ CollectivePlace& collective_place() {
 }
 
 std::string text_of(const CollectivePlace& at) {
-  return fmt::format("step {}, segment {}, loop {}, layer {}{}{}", at.step, at.segment, at.loop, at.layer,
-                     *at.phase == '\0' ? "" : ", ", at.phase);
+  std::vector<std::string> parts;
+  for (const auto& [name, number] :
+       {std::pair{"step", at.step}, {"segment", at.segment}, {"loop", at.loop}, {"layer", at.layer}})
+    if (number >= 0) parts.push_back(fmt::format("{} {}", name, number));
+  if (*at.phase != '\0') parts.emplace_back(at.phase);
+  return parts.empty() ? "a place outside of the steps" : fmt::format("{}", fmt::join(parts, ", "));
 }
 
 std::unique_ptr<Communicator> guard_collectives(Communicator& world) {

@@ -16,7 +16,7 @@ struct CollectivePlace {
   const char* phase = "";  ///< "forward", "backward", ...
 };
 CollectivePlace& collective_place();
-std::string text_of(const CollectivePlace& place);  ///< "step 3, segment 0, loop 1, layer 2, backward"
+std::string text_of(const CollectivePlace& place);  ///< "step 3, segment 0, loop 1, layer 2, backward", as far as known
 
 /// The communicator with the guard in front; so are those that are split from it. `world` must outlive it.
 std::unique_ptr<Communicator> guard_collectives(Communicator& world);

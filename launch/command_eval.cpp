@@ -36,7 +36,7 @@ int run_eval_command(Job& job, const Arguments& arguments) {
              "constants of model.loops (fewer loops is early exit), or of the count that is run");
   config.add("eval.samples", samples, {0, 1e12, false, false}, "sequences from the start of the part; 0: all");
   config.add("eval.micro_batch", micro_batch, {0, 1e6, false, false}, "sequences per rank and pass; 0: as in training");
-  if (!arguments.empty() && arguments[0] == "--help") {
+  if (asks_for_help(arguments)) {
     log_line("usage: heddle eval CHECKPOINT|RUN [--section.key VALUE]...\n\n" + config.help());
     return static_cast<int>(ExitStatus::kOk);
   }
@@ -46,10 +46,7 @@ int run_eval_command(Job& job, const Arguments& arguments) {
   const std::unique_ptr<OpenDevice> opened = open_device(job, device);
   LoadedModel loaded = open_model(job, where[0], static_cast<int>(expert_parallel), opened->kernels());
   const TokenStore store = TokenStore::open(store_path.empty() ? loaded.config.store : store_path);
-  if (store.tokenizer_fingerprint() != loaded.info.tokenizer_fingerprint)
-    throw Error(fmt::format("'{}' has another tokenizer ({}) than the checkpoint ({})", store.path(),
-                            store.tokenizer_fingerprint(), loaded.info.tokenizer_fingerprint),
-                "build the store with the checkpoint's tokenizer: heddle data build --data.tokenizer_from STORE");
+  loaded.require_same_tokenizer(store);
   EvaluationOptions options;
   options.loops = loops;
   options.rule = rule == "rescaled" ? DepthRule::kRescaled : DepthRule::kTrained;

@@ -34,7 +34,7 @@ int run_generate_command(Job& job, const Arguments& arguments) {
   config.add("seed", seed, {0, 9e15, false, false}, "seed of the draws");
   config.add("layout.expert_parallel", expert_parallel, {1, 65536, false, false},
              "ranks over which the experts are split");
-  if (!arguments.empty() && arguments[0] == "--help") {
+  if (asks_for_help(arguments)) {
     log_line("usage: heddle generate CHECKPOINT|RUN [--prompt TEXT] [--key VALUE]...\n\n" + config.help());
     return static_cast<int>(ExitStatus::kOk);
   }

@@ -154,7 +154,7 @@ int run_inspect_command(const std::vector<std::string>& arguments) {
   Config config;
   config.add("check", check, "read everything and compare hashes and checksums; status 3 if something is damaged");
   config.add("json", json, "file for the findings as JSON");
-  if (!arguments.empty() && arguments[0] == "--help") {
+  if (asks_for_help(arguments)) {
     log_line("usage: heddle inspect FILE [--check] [--json FILE]\n\n" + config.help());
     return static_cast<int>(ExitStatus::kOk);
   }

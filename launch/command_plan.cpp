@@ -123,8 +123,7 @@ int run_plan_command(const std::vector<std::string>& arguments) {
   Config config;
   config.add("json", json, "print JSON");
   settings.declare(config);
-  const auto asks_for_help = [](const std::string& word) { return word == "--help" || word == "-h"; };
-  if (std::any_of(arguments.begin(), arguments.end(), asks_for_help)) {
+  if (asks_for_help(arguments)) {
     log_line("usage: heddle plan CONFIG [--json] [--section.key VALUE]...\n\nThe keys are those of heddle train.");
     return static_cast<int>(ExitStatus::kOk);
   }

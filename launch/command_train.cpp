@@ -14,7 +14,7 @@ int run_train_command(Job& job, const Arguments& arguments) {
   TrainConfig settings;
   Config config;
   settings.declare(config);
-  if (!arguments.empty() && arguments[0] == "--help") {
+  if (asks_for_help(arguments)) {
     log_line("usage: heddle train --config FILE [--section.key VALUE]...\n\n" + config.help());
     return static_cast<int>(ExitStatus::kOk);
   }

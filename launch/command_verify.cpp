@@ -103,7 +103,7 @@ int run_verify_command(Job& job, const Arguments& arguments) {
         (i + 1 == arguments.size() || (arguments[i + 1] != "true" && arguments[i + 1] != "false")))
       flags.back() = "--json=true";
   }
-  if (!flags.empty() && flags[0] == "--help") {
+  if (asks_for_help(flags)) {
     log_line("usage: heddle verify CASE_DIR... [--device auto|cpu|ref|cuda] [--layout.expert_parallel N] [--json]\n\n" +
              config.help());
     return static_cast<int>(ExitStatus::kOk);

@@ -23,6 +23,13 @@ std::string checkpoint_of(const std::string& where) {
 
 }  // namespace
 
+void LoadedModel::require_same_tokenizer(const TokenStore& store) const {
+  if (store.tokenizer_fingerprint() != info.tokenizer_fingerprint)
+    throw Error(fmt::format("'{}' has another tokenizer ({}) than the checkpoint ({})", store.path(),
+                            store.tokenizer_fingerprint(), info.tokenizer_fingerprint),
+                "build the store with the checkpoint's tokenizer: heddle data build --data.tokenizer_from STORE");
+}
+
 LoadedModel open_model(Job& job, const std::string& where, int expert_parallel, const Kernels& kernels) {
   LoadedModel loaded;
   loaded.path = checkpoint_of(where);

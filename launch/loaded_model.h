@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "data/token_store.h"
 #include "launch/program.h"
 #include "train/checkpoint.h"
 #include "train/train_config.h"
@@ -15,6 +16,8 @@ struct LoadedModel {
   TrainConfig config;  ///< of the run that wrote it
   std::unique_ptr<ProcessGroups> groups;
   std::unique_ptr<LoopedModel> model;
+  /// Throws Error for a store whose ids mean other text than those of the checkpoint.
+  void require_same_tokenizer(const TokenStore& store) const;
 };
 
 /// `where`: a checkpoint file or a run's folder. The vocabulary is that of the stored embedding. Collective.

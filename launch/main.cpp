@@ -26,6 +26,7 @@ usage: heddle COMMAND [arguments]          (several ranks: launch/heddle-mpirun 
   plan CONFIG [--section.key VALUE]           parameters and operations of a configuration
   train --config FILE [--section.key VALUE]   train, or go on with a run
   eval CHECKPOINT|RUN                         loss at one or many loop counts
+  probe CHECKPOINT|RUN                        what its loops, blocks, experts and routers are for
   generate CHECKPOINT|RUN --prompt TEXT       text from a checkpoint
   diagnose RUN                                what a run's log says about its loops and experts
   report RUN... -o FILE                       charts of runs beside each other, one HTML file
@@ -57,12 +58,13 @@ int run_alone(const std::string& command, const Arguments& arguments) {
 int run_in_job(Job& job, const std::string& command, const Arguments& arguments) {
   if (command == "train") return run_train_command(job, arguments);
   if (command == "eval") return run_eval_command(job, arguments);
+  if (command == "probe") return run_probe_command(job, arguments);
   if (command == "generate") return run_generate_command(job, arguments);
   return run_verify_command(job, arguments);
 }
 
 bool needs_job(const std::string& command) {
-  return command == "train" || command == "eval" || command == "generate" || command == "verify";
+  return command == "train" || command == "eval" || command == "probe" || command == "generate" || command == "verify";
 }
 
 std::string text_of(const std::exception& error) {

@@ -9,12 +9,14 @@ namespace heddle {
 
 namespace {
 
-void rig(const MoeConfig& config, const Tensor& index) {
+Tensor rigged(const MoeConfig& config, int64_t rows, Purpose purpose) {
+  const Tensor index = Tensor::empty({rows, config.top_k}, purpose, DType::kInt32);
   std::vector<int32_t> choices(static_cast<size_t>(index.count()));
   const int64_t period = config.gate == Gate::kUniform ? config.experts : config.top_k;
   for (size_t slot = 0; slot < choices.size(); ++slot)
     choices[slot] = static_cast<int32_t>(static_cast<int64_t>(slot) % period);
   index.set<int32_t>(choices);
+  return index;
 }
 
 /// Element `row` of a list, or its last.
@@ -23,12 +25,20 @@ T& row_or_last(const std::vector<T*>& list, int64_t row) {
   return *list[static_cast<size_t>(std::min<int64_t>(row, static_cast<int64_t>(list.size()) - 1))];
 }
 
-Variable score(Tape& tape, const MoeConfig& config, const MoeParameters& p, const MoeVisit& visit, const Variable& x) {
-  Variable logits = linear(tape, x, tape.parameter(row_or_last(p.routers, visit.router)));
-  if (!p.router_biases.empty())
-    logits = add_row(tape, logits, tape.parameter(row_or_last(p.router_biases, visit.router)), 0);
-  if (visit.losses != nullptr) visit.losses->add_logits(tape, logits);
+Variable router_logits(Tape& tape, const MoeParameters& p, int64_t router, const Variable& x) {
+  const Variable logits = linear(tape, x, tape.parameter(row_or_last(p.routers, router)));
+  if (p.router_biases.empty()) return logits;
+  return add_row(tape, logits, tape.parameter(row_or_last(p.router_biases, router)), 0);
+}
+
+Variable scores_of(Tape& tape, const MoeConfig& config, const Variable& logits) {
   return config.score == RouterScore::kSigmoid ? sigmoid(tape, logits) : softmax(tape, logits);
+}
+
+Variable score(Tape& tape, const MoeConfig& config, const MoeParameters& p, const MoeVisit& visit, const Variable& x) {
+  const Variable logits = router_logits(tape, p, visit.router, x);
+  if (visit.losses != nullptr) visit.losses->add_logits(tape, logits);
+  return scores_of(tape, config, logits);
 }
 
 const float* balance_row(const MoeConfig& config, const MoeParameters& p, int64_t router) {
@@ -36,17 +46,47 @@ const float* balance_row(const MoeConfig& config, const MoeParameters& p, int64_
   return p.balance_bias.f32() + std::min(router, rows - 1) * config.experts;
 }
 
+Tensor choice_of(const Kernels& kernels, const MoeConfig& config, const Tensor& scores, const float* bias,
+                 Purpose purpose) {
+  const int64_t n = scores.dim(0);
+  const Tensor index = Tensor::empty({n, config.top_k}, purpose, DType::kInt32);
+  kernels.top_k(n, config.experts, config.top_k, scores.f32(), bias, index.i32());
+  return index;
+}
+
+/// Takes the slots of skipped experts out of the routing; the weights of other slots stay.
+void skip_experts(const MoeVisit& visit, Routing& routing) {
+  const std::vector<int32_t> index = routing.index.get<int32_t>();
+  std::vector<float> weights = routing.weights.get<float>();
+  if (!routing.keep.defined()) {
+    routing.keep = Tensor::empty(routing.index.shape(), Purpose::kActivations, DType::kUint8);
+    routing.keep.set<uint8_t>(std::vector<uint8_t>(index.size(), 1));
+  }
+  std::vector<uint8_t> keep = routing.keep.get<uint8_t>();
+  for (size_t slot = 0; slot < index.size(); ++slot)
+    for (const int64_t expert : visit.skipped_experts)
+      if (index[slot] == expert) {
+        keep[slot] = 0;
+        weights[slot] = 0;
+      }
+  routing.keep.set<uint8_t>(keep);
+  routing.weights.set<float>(weights);
+}
+
 Routing choose(Tape& tape, ProcessGroups& groups, const MoeConfig& config, const MoeParameters& p,
                const MoeVisit& visit, const Variable& scores, Variable* weights) {
   Routing routing;
   const int64_t n = scores.value.dim(0);
   routing.scores = scores.value;
-  routing.index = Tensor::empty({n, config.top_k}, Purpose::kActivations, DType::kInt32);
-  if (config.gate == Gate::kLearned)
-    tape.kernels().top_k(n, config.experts, config.top_k, scores.value.f32(), balance_row(config, p, visit.router),
-                         routing.index.i32());
-  else
-    rig(config, routing.index);
+  if (visit.choice != nullptr) {
+    routing.index = Tensor::empty({n, config.top_k}, Purpose::kActivations, DType::kInt32);
+    routing.index.set<int32_t>(visit.choice->get<int32_t>());
+  } else if (config.gate == Gate::kLearned) {
+    routing.index =
+        choice_of(tape.kernels(), config, scores.value, balance_row(config, p, visit.router), Purpose::kActivations);
+  } else {
+    routing.index = rigged(config, n, Purpose::kActivations);
+  }
   if (visit.losses != nullptr) visit.losses->add_choice(tape, visit.visit, routing.index, scores);
   if (visit.use_capacity && config.capacity_factor > 0) {
     const Tensor wanted = Tensor::empty({n, config.top_k}, Purpose::kWorkspace);
@@ -57,6 +97,7 @@ Routing choose(Tape& tape, ProcessGroups& groups, const MoeConfig& config, const
   }
   *weights = route_weights(tape, scores, routing.index, routing.keep, config.renormalise);
   routing.weights = weights->value;
+  if (!visit.skipped_experts.empty()) skip_experts(visit, routing);
   return routing;
 }
 
@@ -116,8 +157,23 @@ Variable gather(Tape& tape, std::vector<Chunk>& chunks, const Variable& x, const
 
 }  // namespace
 
+RouterDecision decide_by_router(Tape& tape, const MoeConfig& config, const MoeParameters& p, int64_t router,
+                                const Tensor& x) {
+  require(!tape.recording(), "a router that is asked outside of a visit gets no gradient");
+  const Variable logits = router_logits(tape, p, router, Tape::constant(x));
+  const Tensor scores = scores_of(tape, config, logits).value;
+  const auto choice = [&](const float* bias) {
+    return choice_of(tape.kernels(), config, scores, bias, Purpose::kWorkspace);
+  };
+  return {logits.value,
+          config.gate == Gate::kLearned ? choice(balance_row(config, p, router))
+                                        : rigged(config, x.dim(0), Purpose::kWorkspace),
+          choice(nullptr)};
+}
+
 Variable moe_forward(Tape& tape, ProcessGroups& groups, const MoeConfig& config, const MoeParameters& p,
                      const MoeVisit& visit, const Variable& x) {
+  require(visit.skipped_experts.empty() || !tape.recording(), "experts are skipped while a tape records");
   const Variable scores = score(tape, config, p, visit, x);
   Variable weights;
   Routing chosen = choose(tape, groups, config, p, visit, scores, &weights);

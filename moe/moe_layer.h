@@ -67,9 +67,21 @@ struct MoeVisit {
   int64_t router = 0;        ///< row of the routers, router biases and balance biases: those beyond their last are it
   bool use_capacity = true;  ///< off in evaluation
   RouterLosses* losses = nullptr;
-  Routing* routing = nullptr;  ///< receives the decisions
-  RowMarks* marks = nullptr;   ///< those of this visit (route_plan.h), or null
+  Routing* routing = nullptr;            ///< receives the decisions
+  RowMarks* marks = nullptr;             ///< those of this visit (route_plan.h), or null
+  const Tensor* choice = nullptr;        ///< int32 [N,k] in place of the router's choice; null: the router chooses
+  std::vector<int64_t> skipped_experts;  ///< whose slots contribute nothing; without a recording tape only
 };
+
+/// A router applied to x [N,D] outside of any visit, as number `router` would choose in one (rows beyond the last are
+/// it): what observers compare a visit with. Not collective; nothing is recorded.
+struct RouterDecision {
+  Tensor logits;    ///< [N,E]
+  Tensor index;     ///< int32 [N,k], as moe.gate says
+  Tensor unbiased;  ///< int32 [N,k], the largest scores without balance bias, whatever the gate
+};
+RouterDecision decide_by_router(Tape& tape, const MoeConfig& config, const MoeParameters& parameters, int64_t router,
+                                const Tensor& x);
 
 /// x [N,D] already normalised. Collective over the groups.
 Variable moe_forward(Tape& tape, ProcessGroups& groups, const MoeConfig& config, const MoeParameters& parameters,

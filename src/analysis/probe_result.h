@@ -18,9 +18,9 @@ struct Estimate {
 
 /// Loss with an intervention minus loss of the intact model, paired by document; nats per token.
 struct Effect {
-  int64_t loop = -1;        ///< what was skipped, or whose router serves
+  int64_t loop = -1;  ///< what was skipped, or whose router serves; of an expert: where loops have cores of their own
   int64_t other_loop = -1;  ///< of a swap: loop < other_loop
-  int64_t layer = -1;       ///< of the core; -1: all layers
+  int64_t layer = -1;       ///< of the core; -1: all layers, or no layer
   int64_t expert = -1;
   int64_t loops = -1;  ///< loops that were run
   int64_t slots = -1;  ///< of a skipped expert: token slots that contributed nothing, all visits
@@ -115,7 +115,7 @@ struct ProbeResult {
   std::vector<Effect> skipped_blocks;   ///< loop, layer
   std::vector<Effect> skipped_layers;   ///< layer, in all loops
   std::vector<Effect> skipped_experts;  ///< layer, expert, slots: the experts of most slots, in all loops
-  std::vector<Effect> router_swaps;     ///< loop, other_loop; layer or -1
+  std::vector<Effect> router_swaps;     ///< loop, other_loop: all layers at once
   std::vector<Effect> one_router;       ///< loop whose routers serve all loops
   std::vector<Effect> loop_counts;      ///< loops
   std::vector<MutualInformation> information;

@@ -39,4 +39,32 @@ double chance_overlap(std::span<const double> load_a, std::span<const double> lo
   return overlap;
 }
 
+std::vector<double> chance_distinct(int64_t experts, int64_t k, int64_t loops) {
+  const auto all = static_cast<double>(experts);
+  std::vector<double> distinct;
+  double unmet = 1;
+  for (int64_t t = 0; t < loops; ++t) {
+    unmet *= 1 - static_cast<double>(k) / all;
+    distinct.push_back(all * (1 - unmet));
+  }
+  return distinct;
+}
+
+double loop_information(const std::vector<std::vector<double>>& loads) {
+  double total = 0;
+  std::vector<double> of_expert;
+  for (const std::vector<double>& load : loads) {
+    total += sum_of(load);
+    of_expert.resize(load.size());
+    for (size_t e = 0; e < load.size(); ++e) of_expert[e] += load[e];
+  }
+  double information = 0;
+  for (const std::vector<double>& load : loads) {
+    const double of_loop = sum_of(load);
+    for (size_t e = 0; e < load.size(); ++e)
+      if (load[e] > 0) information += load[e] / total * std::log(load[e] * total / (of_loop * of_expert[e]));
+  }
+  return information;
+}
+
 }  // namespace heddle

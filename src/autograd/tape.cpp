@@ -49,7 +49,8 @@ Variable Tape::leaf(Tensor value) const {
   return {std::move(value), std::move(slot), {}};
 }
 
-Variable Tape::parameter(Parameter& p) {
+Variable Tape::parameter(Parameter& asked) {
+  Parameter& p = substitution_ != nullptr ? substitution_->stand_in(asked) : asked;
   if (!recording()) return {p.value, nullptr, p.narrow};
   if (listener_ != nullptr && used_.insert(&p).second) {
     // Under all closures that will add to the gradient, so it runs behind them.

@@ -55,6 +55,14 @@ class GradientListener {
   virtual void unwound(Parameter& p) = 0;  ///< that tape adds no more to the gradient
 };
 
+/// Stands in for parameters: a visit can have weights or a gradient of its own while the model's stay untouched.
+class ParameterSubstitution {
+ public:
+  virtual ~ParameterSubstitution() = default;
+  /// p itself, or another parameter of its shapes that outlives the tape. Asked at every use.
+  virtual Parameter& stand_in(Parameter& p) = 0;
+};
+
 class Tape {
  public:
   enum class Mode { kRecord, kForwardOnly };
@@ -72,9 +80,11 @@ class Tape {
   static Variable constant(Tensor value) { return {std::move(value), nullptr, {}}; }
   /// A value whose gradient the caller reads with take_gradient after backward() (tests, boundaries).
   Variable leaf(Tensor value) const;
-  Variable parameter(Parameter& p);
+  Variable parameter(Parameter& asked);
   /// Tells `listener` of the parameters that are used from now on; null: nobody.
   void set_listener(GradientListener* listener) { listener_ = listener; }
+  /// What is used in place of parameters from now on; null: they themselves.
+  void set_substitution(ParameterSubstitution* substitution) { substitution_ = substitution; }
 
   /// The result of an operation: wants a gradient if the tape records and any input does.
   Variable result(Tensor value, std::initializer_list<const Variable*> inputs) const;
@@ -89,6 +99,7 @@ class Tape {
   Mode mode_;
   DType activations_;
   GradientListener* listener_ = nullptr;
+  ParameterSubstitution* substitution_ = nullptr;
   std::vector<std::function<void()>> closures_;
   std::unordered_set<const Parameter*> used_;  ///< of which the listener knows
 };

@@ -66,7 +66,14 @@ void for_each_kernel(const Visit& visit) {
   visit(KernelEntry<&Kernels::route_receive>());
   visit(KernelEntry<&Kernels::count_choices>());
   visit(KernelEntry<&Kernels::keep_largest>());
-  visit(KernelEntry<&Kernels::count_common>());
+  visit(KernelEntry<&Kernels::count_overlaps>());
+  visit(KernelEntry<&Kernels::count_fresh>());
+  visit(KernelEntry<&Kernels::add_entropy>());
+  visit(KernelEntry<&Kernels::add_weight_overlap>());
+  visit(KernelEntry<&Kernels::keep_maximum>());
+  visit(KernelEntry<&Kernels::add_comparison>());
+  visit(KernelEntry<&Kernels::add_unit_rows>());
+  visit(KernelEntry<&Kernels::add_doubles>());
   visit(KernelEntry<&Kernels::add_squares>());
   visit(KernelEntry<&Kernels::add_mean_squares>());
   visit(KernelEntry<&Kernels::soft_cap>());

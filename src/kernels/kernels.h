@@ -84,7 +84,14 @@ struct Kernels {
   RouteReceive* route_receive;
   CountChoices* count_choices;
   KeepLargest* keep_largest;
-  CountCommon* count_common;
+  CountOverlaps* count_overlaps;
+  CountFresh* count_fresh;
+  AddEntropy* add_entropy;
+  AddWeightOverlap* add_weight_overlap;
+  KeepMaximum* keep_maximum;
+  AddComparison* add_comparison;
+  AddUnitRows* add_unit_rows;
+  AddDoubles* add_doubles;
   AddSquares* add_squares;
   AddMeanSquares* add_mean_squares;
   SoftCap* soft_cap;

@@ -105,8 +105,19 @@ Variable LayerFunction::visit(Tape& tape, const TokenBatch& batch, const Layer& 
   Routing routing;
   Variable branch;
   if (layer.stored_moe >= 0) {
-    const MoeVisit moe{{layer.stored_moe, visit.place.loop},           visit.row,  visit.use_capacity, visit.losses,
-                       visit.observer != nullptr ? &routing : nullptr, visit.marks};
+    if (visit.observer != nullptr) visit.observer->on_experts_input(visit.place, input.value);
+    MoeVisit moe{{layer.stored_moe, visit.place.loop},
+                 visit.row,
+                 visit.use_capacity,
+                 visit.losses,
+                 visit.observer != nullptr ? &routing : nullptr,
+                 visit.marks,
+                 nullptr,
+                 {}};
+    if (visit.interventions != nullptr) {
+      moe.choice = visit.interventions->choice_of(layer.stored_moe, visit.place.loop);
+      moe.skipped_experts = visit.interventions->skipped_experts_of(layer.stored_moe);
+    }
     branch = moe_forward(tape, groups_, config_.moe, layer.moe, moe, input);
   } else {
     branch = dense_branch(tape, layer, input);

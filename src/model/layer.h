@@ -3,6 +3,7 @@
 #pragma once
 
 #include "comm/process_groups.h"
+#include "model/interventions.h"
 #include "model/model_config.h"
 #include "model/observer.h"
 
@@ -48,6 +49,7 @@ struct LayerVisit {
   RouterLosses* losses = nullptr;
   RowMarks* marks = nullptr;
   ForwardObserver* observer = nullptr;
+  const Interventions* interventions = nullptr;
 };
 
 class LayerFunction {

@@ -177,11 +177,13 @@ LayerVisit LoopedModel::visit_of(const Tape& tape, StackPart part, int64_t loop,
   const int64_t before_core = config_.prelude_layers, core_visits = config_.loops * config_.layers;
   LayerVisit visit;
   visit.place = {part, loop, layer, weights.stored_moe};
-  visit.row = part == StackPart::kCore ? row_of(loop) : 0;
+  const Interventions* const changes = options.interventions;
+  if (part == StackPart::kCore) visit.row = row_of(changes != nullptr ? changes->router_of(loop, layer) : loop);
   visit.constants_loops = constants_loops(options);
   visit.use_capacity = options.use_capacity;
   visit.losses = options.losses;
   visit.observer = options.observer;
+  visit.interventions = changes;
   int64_t mark = layer;
   if (part == StackPart::kPrelude) visit.depth = layer + 1;
   if (part == StackPart::kCore) {
@@ -254,14 +256,16 @@ LoopCarry LoopedModel::detach(const LoopState& state) {
 
 void LoopedModel::run_loops(Tape& tape, const TokenBatch& batch, const Variable& embedding, int64_t first, int64_t last,
                             const Options& options, LoopState& state) {
+  const Interventions* const changes = options.interventions;
   for (int64_t loop = first; loop < last; ++loop) {
+    if (changes != nullptr && changes->skipped_loops.contains(loop)) continue;
     Variable modulation;
     Variable z = condition(tape, reinject(tape, state, embedding, loop), loop, modulation);
     if (options.observer != nullptr) options.observer->on_loop_input(loop, z.value);
     state.accumulators.reset_local();
-    const std::vector<Layer>& core = cores_[config_.tied ? 0 : at(row_of(loop))];
     for (int64_t l = 0; l < config_.layers; ++l) {
-      const Layer& layer = core[at(l)];
+      if (changes != nullptr && changes->skips_block(loop, l)) continue;
+      const Layer& layer = core_layer(loop, l);
       LayerVisit visit = visit_of(tape, StackPart::kCore, loop, l, layer, options);
       if (config_.looping_residual) visit.accumulators = &state.accumulators;
       if (config_.conditioning == Conditioning::kModulation) visit.modulation = &modulation;
@@ -298,6 +302,21 @@ HeadSums LoopedModel::loss(Tape& tape, const Variable& final_state, const TokenB
                             static_cast<float>(config_.logit_z_loss)};
   return cross_entropy_head(tape, final_state, tape.parameter(*head_), batch.targets, options,
                             static_cast<float>(gradient_scale));
+}
+
+RouterDecision LoopedModel::decide_by_router(int64_t loop, int64_t layer, const Tensor& x) const {
+  Tape none = tape(Tape::Mode::kForwardOnly);
+  return heddle::decide_by_router(none, config_.moe, core_layer(loop, layer).moe, row_of(loop), x);
+}
+
+const Parameter* LoopedModel::router_of(int64_t loop, int64_t layer) const {
+  const std::vector<Parameter*>& routers = core_layer(loop, layer).moe.routers;
+  return routers.at(std::min(at(row_of(loop)), routers.size() - 1));
+}
+
+Tensor LoopedModel::lens(const Tensor& stream) {
+  Tape tape(kernels_, Tape::Mode::kForwardOnly);
+  return logits(final_norm_(tape, Tape::constant(stored_as(stream, DType::kFloat32)), eps()).value);
 }
 
 Tensor LoopedModel::logits(const Tensor& final_state) {

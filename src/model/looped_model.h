@@ -63,6 +63,7 @@ class LoopedModel {
     bool use_capacity = true;
     ForwardObserver* observer = nullptr;
     RouterLosses* losses = nullptr;
+    const Interventions* interventions = nullptr;  ///< the same on all ranks; null: none
   };
 
   Variable embed(Tape& tape, const TokenBatch& batch, const Options& options);  ///< e [N,D]
@@ -83,6 +84,13 @@ class LoopedModel {
   /// gradient_scale * (sum of cross-entropies + logit_z_loss * sum of squares).
   HeadSums loss(Tape& tape, const Variable& final_state, const TokenBatch& batch, double gradient_scale);
   Tensor logits(const Tensor& final_state);  ///< [N,V]
+  /// Logit lens: final norm and head on any stream [N,D], without re-injection and coda; logits [N,V].
+  Tensor lens(const Tensor& stream);
+
+  /// What the router of a loop makes of x [N,D], what a layer of the core feeds its experts. Not collective.
+  RouterDecision decide_by_router(int64_t loop, int64_t layer, const Tensor& x) const;
+  /// [E,D] of that router; equal pointers: the same.
+  const Parameter* router_of(int64_t loop, int64_t layer) const;
 
  private:
   Tensor stored_as(const Tensor& x, DType type) const;  ///< x itself, or a copy
@@ -102,6 +110,9 @@ class LoopedModel {
 
   int64_t constants_loops(const Options& options) const {
     return options.constants_loops > 0 ? options.constants_loops : config_.loops;
+  }
+  const Layer& core_layer(int64_t loop, int64_t layer) const {
+    return cores_[config_.tied ? 0 : at(row_of(loop))][at(layer)];
   }
   /// Row of the tensors that belong to a loop (from 0).
   int64_t row_of(int64_t loop) const { return std::min(loop, active_loops_ - 1); }

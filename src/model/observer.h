@@ -35,6 +35,7 @@ class ForwardObserver {
   virtual void on_loop_input(int64_t /*loop*/, const Tensor& /*input*/) {}  ///< [N,D] u
   /// Outputs of the branches before any scale or post norm, [N,D]; the experts' after their output norm.
   virtual void on_attention(const VisitPlace& /*place*/, const Tensor& /*branch*/) {}
+  virtual void on_experts_input(const VisitPlace& /*place*/, const Tensor& /*input*/) {}  ///< [N,D] what routers see
   virtual void on_feed_forward(const VisitPlace& /*place*/, const Tensor& /*branch*/) {}
   virtual void on_block(const BlockView& /*view*/) {}
   /// state [N,D] after the loop-end norm; inverse_rms [N] = 1 / sqrt(mean(x^2) + eps) before it, undefined without one.

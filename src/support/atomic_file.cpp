@@ -62,12 +62,21 @@ void require_writable_target(const std::string& path) {
                 "check that the folder exists and is writable");
 }
 
-std::string read_text_file(const std::string& path) {
+std::string read_text_file(const std::string& path, size_t limit) {
   if (std::filesystem::is_directory(path)) fail("cannot read the file '{}': it is a folder", path);
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   if (!file) fail("cannot read the file '{}': {}", path, std::strerror(errno));
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  std::string text;
+  constexpr size_t kPiece = size_t{1} << 16;
+  while (file) {
+    const size_t size = text.size();
+    text.resize(size + kPiece);
+    file.read(text.data() + size, kPiece);
+    text.resize(size + static_cast<size_t>(file.gcount()));
+    if (text.size() > limit) fail("'{}' is no text file of ours: it has more than {} bytes", path, limit);
+  }
+  return text;
 }
 
 }  // namespace heddle

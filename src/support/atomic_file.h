@@ -21,7 +21,7 @@ void require_writable_target(const std::string& path);
 /// fsync of a file or folder; throws Error.
 void sync_path(const std::string& path);
 
-/// Whole content of a file; throws Error naming it.
-std::string read_text_file(const std::string& path);
+/// Whole content of a file of at most `limit` bytes; throws Error naming it.
+std::string read_text_file(const std::string& path, size_t limit = size_t{1} << 30);
 
 }  // namespace heddle

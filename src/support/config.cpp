@@ -281,7 +281,8 @@ std::vector<std::string> Config::parse(const std::vector<std::string>& arguments
       throw UsageError(fmt::format("'{}' is a folder, no configuration", path), "give the path of an INI file");
     if (!std::filesystem::exists(path))
       throw UsageError(fmt::format("--config '{}': there is no such file", path), "give the path of an INI file");
-    parse_text(read_text_file(path), path);
+    constexpr size_t kLargest = size_t{1} << 24;
+    parse_text(read_text_file(path, kLargest), path);
   }
   std::vector<bool> set_by_file, read_by_file;
   for (const Entry& entry : entries_) {
@@ -342,6 +343,11 @@ std::string Config::origin(const std::string& key) const {
   for (const Entry& entry : entries_)
     if (entry.key == key) return entry.origin;
   return "";
+}
+
+bool asks_for_help(const std::vector<std::string>& arguments) {
+  return std::any_of(arguments.begin(), arguments.end(),
+                     [](const std::string& word) { return word == "--help" || word == "-h"; });
 }
 
 std::string Config::help() const {

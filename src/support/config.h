@@ -34,6 +34,9 @@ class Names {
   std::vector<std::string> names_;
 };
 
+/// Whether one of the words is --help or -h.
+bool asks_for_help(const std::vector<std::string>& arguments);
+
 class Config {
  public:
   /// Declares a key; `target` holds the default and receives the value. `help` is one line with the unit.

@@ -13,8 +13,9 @@ enum class Draw : uint32_t {
   kShuffle = 2,         ///< stream: epoch, index: round of the permutation
   kSampling = 3,        ///< text generation; stream: 0, index: position
   kTest = 4,
-  kLoops = 5,  ///< loops of a step; stream: 0 and 1, index: step
-  kNoise = 6,  ///< initial state; stream: 0 training, 1 evaluation, 2 generation, index: element
+  kLoops = 5,        ///< loops of a step; stream: 0 and 1, index: step
+  kNoise = 6,        ///< initial state; stream: 0 training, 1 evaluation, 2 generation, index: element
+  kPermutation = 7,  ///< probe: labels without a meaning; stream: 0 tokens, 1 loops, index: round of the permutation
 };
 
 /// Four independent 32-bit words of the given draw.

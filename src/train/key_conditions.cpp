@@ -56,6 +56,7 @@ using Mode = BackPropagationMode;
 
 const KeyCondition kKeyConditions[] = {
     {{"layout.exchange_chunks"}, "layout.expert_parallel above 1", [](Train c) { return c.expert_parallel > 1; }},
+    {{"statistics.stride"}, "statistics.interval above 0", [](Train c) { return c.statistics_interval > 0; }},
     {{"run.validation_samples"}, "run.validation_interval above 0", [](Train c) { return c.validation_interval > 0; }},
     {{"model.noise_deviation"},
      "model.initial_state noise",

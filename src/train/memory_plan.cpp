@@ -33,7 +33,7 @@ MemoryUse dry_step(const TrainConfig& config, const ModelConfig& shape, ProcessG
       micro_batches.back().noise =
           Tensor::empty({range.count * config.sequence, shape.hidden_size}, Purpose::kActivations);
   }
-  step.run(micro_batches, {1, 0, step.largest_loops()});
+  step.run(micro_batches, {1, 0, step.largest_loops(), config.statistics_interval > 0});
   return pages.use();
 }
 

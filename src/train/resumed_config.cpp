@@ -32,7 +32,7 @@ Values values_of(const std::string& text, const std::string& source) {
 /// A key that makes no difference to a run that goes on.
 bool is_indifferent(const std::string& key) {
   return (key.starts_with("run.") && key != "run.precision") || key.starts_with("layout.") ||
-         key.starts_with("initialisation.") || key == "data.store";
+         key.starts_with("statistics.") || key.starts_with("initialisation.") || key == "data.store";
 }
 
 /// A value as a sentence shows it, and as a command line takes it.

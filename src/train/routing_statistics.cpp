@@ -10,6 +10,7 @@ RoutingStatistics::RoutingStatistics(const LoopedModel& model, int64_t loops)
       loops_(loops),
       layers_(model.config().layers),
       experts_(model.config().any_moe() ? model.config().moe.experts : 0),
+      overlaps_(model.config().any_moe() ? model.config().moe.top_k + 1 : 0),
       rows_of_layer_(model.config().loops) {}
 
 void RoutingStatistics::add_mean_squares(const Tensor& inverse_rms, const Tensor& state, int64_t to) const {
@@ -27,7 +28,7 @@ void RoutingStatistics::begin_step(size_t micro_batches) {
   last_choice_.assign(micro_batches, std::vector<Tensor>(static_cast<size_t>(layers_)));
   const int64_t rows = cells() + model_.stored_moe_layers();
   kept_on_device_ = Tensor::zeros({rows, experts_}, Purpose::kWorkspace, DType::kInt64);
-  common_on_device_ = Tensor::zeros({cells()}, Purpose::kWorkspace, DType::kInt64);
+  overlaps_on_device_ = Tensor::zeros({cells(), overlaps_}, Purpose::kWorkspace, DType::kInt64);
   squares_ = Tensor::zeros({loops_ + cells()}, Purpose::kWorkspace, DType::kFloat64);
   const auto count = static_cast<size_t>(cells());
   stored_of_cell_.assign(count, -1);
@@ -55,7 +56,8 @@ void RoutingStatistics::count_choices(const BlockView& view) {
   slots_[at] += index.count();
   Tensor& last = last_choice_.at(micro_batch_)[static_cast<size_t>(view.place.layer)];
   if (view.place.loop > 0 && last.defined()) {
-    k.count_common(index.dim(0), index.dim(1), index.i32(), last.i32(), common_on_device_.i64() + at);
+    k.count_overlaps(index.dim(0), index.dim(1), index.i32(), last.i32(),
+                     overlaps_on_device_.rows(static_cast<int64_t>(at), 1).i64());
     compared_[at] += index.count();
   }
   last = index;
@@ -70,8 +72,12 @@ void RoutingStatistics::read_device() {
   const auto experts = static_cast<size_t>(experts_), count = static_cast<size_t>(cells());
   const std::vector<int64_t> kept = kept_on_device_.get<int64_t>();
   const std::vector<double> squares = squares_.get<double>();
-  shared_ = common_on_device_.get<int64_t>();
-  kept_on_device_ = common_on_device_ = squares_ = {};
+  const std::vector<int64_t> tokens = overlaps_on_device_.get<int64_t>();
+  shared_.assign(count, 0);
+  for (size_t at = 0; at < count; ++at)
+    for (int64_t common = 0; common < overlaps_; ++common)
+      shared_[at] += common * tokens[at * static_cast<size_t>(overlaps_) + static_cast<size_t>(common)];
+  kept_on_device_ = overlaps_on_device_ = squares_ = {};
   square_.assign(squares.begin(), squares.begin() + loops_);
   block_square_.assign(squares.begin() + loops_, squares.end());
   load_.assign(kept.begin(), kept.begin() + cells() * experts_);

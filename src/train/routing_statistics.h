@@ -48,11 +48,14 @@ class RoutingStatistics : public ForwardObserver {
   void read_device();
 
   const LoopedModel& model_;
-  int64_t loops_, layers_, experts_, rows_of_layer_;
+  int64_t loops_, layers_, experts_;
+  int64_t overlaps_;  ///< k + 1: numbers of experts that two loops may have in common
+  int64_t rows_of_layer_;
   size_t micro_batch_ = 0;
   /// On the device: [cells + stored layers, experts] slots kept, by loop and layer of the core and by stored layer
-  /// elsewhere; [cells] experts in common with the loop before; [loops + cells] sums over tokens of mean squares.
-  Tensor kept_on_device_, common_on_device_, squares_;
+  /// elsewhere; [cells, k + 1] tokens by their number of experts in common with the loop before; [loops + cells] sums
+  /// over tokens of mean squares.
+  Tensor kept_on_device_, overlaps_on_device_, squares_;
   std::vector<std::vector<Tensor>> last_choice_;  ///< [micro-batch][layer] index of the loop before
   std::vector<int64_t> stored_of_cell_;           ///< [cells] number of the stored layer; -1: dense, or not visited
   std::vector<int64_t> slots_;                    ///< [cells] chosen, kept or not

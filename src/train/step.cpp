@@ -15,9 +15,10 @@ TrainStep::TrainStep(LoopedModel& model, Optimizer& optimizer, const StepConfig&
       segments_(pieces_of(config.back_propagation, largest_loops_).size()),
       spike_guard_(segments_),
       statistics_(model, largest_loops_),
+      looks_(model, largest_loops_, config.statistics_stride),
       router_losses_{model.config().moe.aux_loss, model.config().moe.router_z_loss, model.config().moe.aux_scope,
                      config.measure_router_losses},
-      piece_run_(model, config_.loop_weights, router_losses_, &statistics_),
+      piece_run_(model, config_.loop_weights, router_losses_, &observers_),
       reduction_(model.parameters(), optimizer.shards(), config_.reduction_bucket) {}
 
 /// Targets that count and tokens of all ranks: every rank learns the same numbers.
@@ -44,6 +45,7 @@ PieceSums TrainStep::run_piece(const std::vector<TokenBatch>& micro_batches, con
   PieceSums total;
   for (size_t i = 0; i < micro_batches.size(); ++i) {
     statistics_.select_micro_batch(i);
+    looks_.select_micro_batch(i);
     const bool completes = updates && i + 1 == micro_batches.size();
     const PieceSums sums =
         piece_run_.run(micro_batches[i], piece, micro_steps[i], &carries_[i], !last, completes ? &reduction_ : nullptr);
@@ -106,6 +108,11 @@ StepResult TrainStep::run(const std::vector<TokenBatch>& micro_batches, const St
   if (result.counted_targets == 0) return result;  // nothing to learn from: a skipped step
 
   statistics_.begin_step(micro_batches.size());
+  observers_.assign({&statistics_});
+  if (plan.look) {
+    looks_.begin_step(micro_batches.size());
+    observers_.assign({&statistics_, &looks_});
+  }
   carries_.assign(micro_batches.size(), {});
   const bool update_each = config_.back_propagation.step_per_segment;
   bool healthy = true;
@@ -123,6 +130,10 @@ StepResult TrainStep::run(const std::vector<TokenBatch>& micro_batches, const St
   }
   carries_.clear();
   statistics_.reduce(model_.groups().world());
+  if (plan.look) {
+    result.look = looks_.finish(model_.groups().world());
+    result.look->step = plan.step;
+  }
   if (healthy) balance();
   Allocator::current().end_step();
   return result;

@@ -7,12 +7,15 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "model/looped_model.h"
+#include "model/observer_list.h"
 #include "optim/gradients.h"
 #include "optim/optimizer.h"
 #include "train/back_propagation.h"
+#include "train/loop_statistics.h"
 #include "train/routing_statistics.h"
 #include "train/spike_guard.h"
 
@@ -26,6 +29,7 @@ struct StepConfig {
   bool spike_guard = false;
   bool measure_router_losses = false;  ///< report A and Q also where their coefficients are zero
   int64_t largest_loops = 0;           ///< that any step will run; 0: the model's
+  int64_t statistics_stride = 4;       ///< of the tokens whose states a look compares
   /// Bytes of complete gradients whose sum over ranks begins together, while the backward pass goes on (layout).
   int64_t reduction_bucket = int64_t{25} << 20;
 };
@@ -35,6 +39,7 @@ struct StepPlan {
   int64_t step = 1;            ///< global step, from 1
   double schedule_factor = 1;  ///< of the peak rates
   int64_t loops = 0;           ///< to run; 0: the model's
+  bool look = false;           ///< make a StatisticsRecord of this step
 };
 
 struct StepResult {
@@ -42,10 +47,11 @@ struct StepResult {
   std::vector<double> cross_entropy;       ///< per piece: mean cross-entropy, weighted by loop_weights
   std::vector<double> last_cross_entropy;  ///< per piece: after its last loop with a loss, unweighted
   std::vector<double> aux, router_z;       ///< per piece: balance loss A and router z-loss Q, before their coefficients
-  std::vector<double> gradient_norm;  ///< per piece, before clipping; pieces that share an update: with the last one
-  std::vector<int64_t> skipped;       ///< per piece: 1 where no update was made (not finite, or a spike)
-  int64_t counted_targets = 0;        ///< over all ranks; 0: the batch held nothing to learn from, and was skipped
-  int64_t loops = 0;                  ///< that were run
+  std::vector<double> gradient_norm;     ///< per piece, before clipping; pieces that share an update: with the last one
+  std::vector<int64_t> skipped;          ///< per piece: 1 where no update was made (not finite, or a spike)
+  int64_t counted_targets = 0;           ///< over all ranks; 0: the batch held nothing to learn from, and was skipped
+  int64_t loops = 0;                     ///< that were run
+  std::optional<StatisticsRecord> look;  ///< if it was asked for, and the step had targets
 };
 
 class TrainStep {
@@ -77,6 +83,8 @@ class TrainStep {
   size_t segments_;
   SpikeGuard spike_guard_;
   RoutingStatistics statistics_;
+  LoopStatistics looks_;
+  ObserverList observers_;
   RouterLossConfig router_losses_;
   PieceRun piece_run_;
   GradientReduction reduction_;

@@ -66,6 +66,10 @@ void TrainConfig::declare(Config& c) {
         "who writes checkpoints: all ranks together, rank 0 alone, or (auto) together where it works");
   c.add("run.log_interval", log_interval, count, "steps between terminal lines");
   c.add("run.tensorboard", tensorboard, "also write event files for TensorBoard, to run.directory/tensorboard");
+  c.add("statistics.interval", statistics_interval, interval,
+        "steps between looks at what the loops choose and how the state moves (docs/run_log.md); 0: none");
+  c.add("statistics.stride", step.statistics_stride, count,
+        "a look compares the states of every so manieth token; choices are counted over all");
   c.add("run.validation_interval", validation_interval, interval, "steps between validations; 0: only at the end");
   c.add("run.validation_samples", validation_samples, interval, "sequences of a validation during training; 0: all");
   c.add("run.stop_after", stop_after, interval, "stop with a checkpoint after this step; 0: train.steps");
@@ -119,7 +123,7 @@ void TrainConfig::validate_schedule() {
   const BackPropagation& b = step.back_propagation;
   if (b.mode != BackPropagationMode::kFull && b.loops == 0)
     throw UsageError(fmt::format("backprop.mode = {} with backprop.loops = 0", kBackPropagationModes(b.mode)),
-                     "say of how many loops: --backprop.loops 3");
+                     fmt::format("say of how many loops: --backprop.loops {}", std::min<int64_t>(3, model.loops)));
   if (b.mode == BackPropagationMode::kTruncated && model.lanes > 0)
     throw UsageError("hyper_connections.lanes with backprop.mode truncated", "use full or checkpointed");
   const auto weights = static_cast<int64_t>(step.loop_weights.size());

@@ -35,6 +35,7 @@ struct TrainConfig {
   int64_t checkpoint_interval = 0;  ///< steps; 0: only at the end
   int64_t keep_checkpoints = 2;
   std::string checkpoint_writer = "auto";
+  int64_t statistics_interval = 10;  ///< steps between looks at the loops; 0: none
   int64_t log_interval = 10;         ///< steps between terminal lines
   int64_t validation_interval = 0;   ///< steps; 0: only at the end
   int64_t validation_samples = 0;    ///< sequences of a validation during training; 0: all

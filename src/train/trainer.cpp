@@ -4,8 +4,10 @@
 #include <cmath>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <sstream>
 
+#include "analysis/diagnose.h"
 #include "analysis/run_log.h"
 #include "analysis/tensorboard_log.h"
 #include "comm/collective_guard.h"
@@ -214,6 +216,7 @@ class Run {
     h.expert_parallel = config_.expert_parallel;
     h.steps = config_.steps;
     h.warmup_steps = config_.schedule.warmup_steps();
+    h.statistics_interval = config_.statistics_interval;
     for (int p = 0; p < kPurposes; ++p) h.purposes.emplace_back(purpose_name(static_cast<Purpose>(p)));
     h.flops_per_token = config_.mean_training_flops(model_config_).total();
     return h;
@@ -259,7 +262,8 @@ class Run {
                            done_ + 1));
       grow(model_, optimizer_);
     }
-    const StepResult result = step_.run(micro_batches, {done_ + 1, factor, loops_.loops(done_ + 1)});
+    const StepResult result =
+        step_.run(micro_batches, {done_ + 1, factor, loops_.loops(done_ + 1), looks_at(done_ + 1)});
     ++done_;
     collective_place() = {.step = done_};
     // One sum for all that ranks must agree on: text bytes, exchanged bytes, and whether a signal reached any of them.
@@ -306,9 +310,18 @@ class Run {
     interval_flops_ += record.tokens * flops_per_token(record.loops);
     ++interval_steps_;
     write_record(record);
+    if (result.look) {
+      write_record(*result.look);
+      sound_alarms(record, *result.look);
+    }
     if (steps_in_session_ == 0) write_record(memory_record());
     watch_skips(record, batch);
     if (done_ % config_.log_interval == 0 || done_ == config_.steps) print_progress(record);
+  }
+
+  /// The first step of a session too, so that what is wrong from the start is seen at once.
+  bool looks_at(int64_t step) const {
+    return config_.statistics_interval > 0 && (step % config_.statistics_interval == 0 || steps_in_session_ == 0);
   }
 
   int64_t world_bytes() { return groups_.expert_parallel().traffic().exchange_bytes; }
@@ -351,6 +364,17 @@ class Run {
     if (skips_in_row_ >= config_.skip_limit)
       throw Error(fmt::format("{} steps in a row were skipped (run.skip_limit)", skips_in_row_),
                   "lower optimizer.learning_rate, or resume from the last checkpoint; see docs/troubleshooting.md");
+  }
+
+  /// Says what a look shows, once until it is over.
+  void sound_alarms(const StepRecord& record, const StatisticsRecord& look) {
+    if (!speaks()) return;
+    std::set<std::string> sounding;
+    for (const Finding& f : alarms(log_header(), record, look)) {
+      if (alarms_.count(f.kind) == 0) log_warning(fmt::format("step {}: {} (fix: {})", done_, f.what, f.fix));
+      sounding.insert(f.kind);
+    }
+    alarms_ = sounding;
   }
 
   /// Norm of the step's last update that was tried.
@@ -437,6 +461,7 @@ class Run {
   std::optional<FileLock> lock_;  ///< rank 0 only, like the log
   std::optional<RunLogWriter> log_;
   std::optional<TensorboardLog> tensorboard_;
+  std::set<std::string> alarms_;  ///< kinds of findings that the last look had
   bool save_due_ = false;
   TrainOutcome outcome_;
   int64_t done_ = 0;

@@ -53,15 +53,22 @@ TEST(Diagnose, AHealthyRunIsCalledHealthy) {
     EXPECT_NEAR(c.largest_share, 0.125, 1e-12);
     EXPECT_EQ(c.dead, 0);
     EXPECT_NEAR(c.block_rms, 1.5, 1e-12);
-    if (c.loop == 2)
-      EXPECT_EQ(c.overlap, -1);
-    else
-      EXPECT_NEAR(c.overlap, 0.5, 1e-12);
-    if (c.loop < 2) {
-      EXPECT_NEAR(c.chance, 0.25, 1e-12);  // k / E under uniform loads
+    if (c.loop == 0) {
+      EXPECT_TRUE(std::isnan(c.overlap) && std::isnan(c.chance));
+      continue;
     }
+    EXPECT_NEAR(c.overlap, 0.5, 1e-12);
+    EXPECT_NEAR(c.chance, 0.25, 1e-12);  // k / E under uniform loads
+    EXPECT_NEAR(c.router_agreement, 0.625, 1e-12);
+    EXPECT_NEAR(c.state_agreement, 0.75, 1e-12);
+    EXPECT_NEAR(c.flipped, 0.125, 1e-12);
   }
-  EXPECT_EQ(d.state_rms, (std::vector<double>(3, 1.0)));
+  ASSERT_EQ(d.loops.size(), 3u);
+  for (const LoopSummary& loop : d.loops) {
+    EXPECT_EQ(loop.state_rms, 1);
+    EXPECT_EQ(loop.relative_update, 0.5);
+  }
+  EXPECT_EQ(d.looks, 3);  // of steps 80, 90, 100
   const std::string text = render(log, d);
   expect_in("verdict: healthy (finished)", text);
   expect_in("1.8125 bits per byte after step 100", text);
@@ -116,19 +123,9 @@ TEST(Diagnose, ADeadExpertIsAWarning) {
   RunLog log = planted_log(100);
   for (StepRecord& r : log.steps) r.load[7] = 0;
   expect_only(log, Severity::kWarning, "1 expert(s) got no slot");
+  expect_in("most in loop 1 layer 0: 1", diagnose(log).findings[0].what);
   log.steps.back().load[7] = 1;
   EXPECT_TRUE(diagnose(log).findings.empty()) << "one slot in the window is enough";
-}
-
-TEST(Diagnose, LoopsThatChooseAlikeAreFoundAfterTheStart) {
-  RunLog log = planted_log(100);
-  for (StepRecord& r : log.steps) r.overlap[2] = 0.99;  // between loops 2 and 3 in layer 0
-  expect_only(log, Severity::kWarning, "overlap 0.990 between loops 2 and 3 in layer 0, 0.250 expected by chance");
-  log.header.warmup_steps = 100;
-  expect_only(log, Severity::kNote, "too early to tell");
-  log.header.warmup_steps = 5;
-  log.header.steps = 1000;
-  expect_only(log, Severity::kNote, "step 100 of 1000");
 }
 
 TEST(Diagnose, AGrowingStreamIsFound) {
@@ -155,10 +152,10 @@ TEST(Diagnose, OneBrokenStepDoesNotHideTheOthers) {
   EXPECT_EQ(d.worst, Severity::kWarning);
   find(d, "finite again at the end");
   find(d, "1 of 200 steps made no update");
+  EXPECT_EQ(d.loops[0].state_rms, 1.0);
   EXPECT_EQ(d.findings.size(), 2u);
   EXPECT_TRUE(std::isfinite(d.last_loss));
   EXPECT_NEAR(d.cells[0].block_rms, 1.5, 1e-12);
-  EXPECT_EQ(d.state_rms[0], 1.0);
 }
 
 TEST(Diagnose, ManySkippedStepsAreAProblem) {
@@ -211,16 +208,56 @@ TEST(Diagnose, ADenseModelIsJudgedByItsStreamAndLoss) {
   expect_only(log, Severity::kProblem, "the stream grows over the loops");
 }
 
-TEST(Diagnose, TheTableShowsEveryCell) {
+TEST(Diagnose, AnExpertThatCouldExpectLittleIsNotDead) {
+  RunLog log = planted_log(100);
+  for (StepRecord& r : log.steps)  // 25 steps of 3 slots for each of the others: 65 expected on average
+    for (size_t e = 0; e < 8; ++e) r.load[e] = e == 7 ? 0 : 3;
+  EXPECT_TRUE(diagnose(log).findings.empty());
+  for (StepRecord& r : log.steps)
+    for (size_t e = 0; e < 7; ++e) r.load[e] = 5;
+  expect_only(log, Severity::kWarning, "1 expert(s) got no slot");
+}
+
+TEST(Diagnose, TheTablesShowEveryCell) {
   const RunLog log = planted_log(100);
   const std::string text = render(log, diagnose(log));
   expect_in(
-      "  loop  layer  entropy  largest share  dead  dropped  overlap with next loop  by chance  RMS before norm\n"
-      "     1      0    1.000          12.5%     0     0.0%                   0.500      0.250            1.500\n",
+      "  loop  layer  entropy  largest share  dead  dropped  flipped by bias  largest logit  RMS before norm\n"
+      "     1      0    1.000          12.5%     0     0.0%            12.5%           2.00            1.500\n",
       text);
   expect_in(
-      "     3      1    1.000          12.5%     0     0.0%                       -          -            1.500\n",
+      "  loop  layer  overlap  by chance  same router  same state  experts met  by chance\n"
+      "     1      0        -          -            -           -         2.00       2.00\n"
+      "     1      1        -          -            -           -         2.00       2.00\n"
+      "     2      0    0.500      0.250        0.625       0.750         3.00       3.50\n",
       text);
+  expect_in("expert and loop share, of the load, 0.0000 nats in layer 0, 0.0000 nats in layer 1 (at most 1.10)", text);
+  expect_in(
+      "  loop    RMS  update  relative  cos -1  cos -2  cos -3  cos embedding  cos tokens       LOOM   unscaled\n"
+      "     1  1.000   0.500     0.500   0.750       -       -          0.250       0.125  1.17 0.23  1.62 0.17\n"
+      "     2  1.000   0.500     0.500   0.750   0.750       -          0.250       0.125  0.34 0.94  1.14 0.35\n",
+      text);
+}
+
+TEST(Diagnose, WithoutLooksTheirColumnsAreEmpty) {
+  RunLog log = planted_log(100);
+  log.looks.clear();
+  const Diagnosis d = diagnose(log);
+  EXPECT_EQ(d.verdict, "healthy (finished)");
+  EXPECT_EQ(d.looks, 0);
+  const std::string text = render(log, d);
+  expect_in("no look at the states in this log", text);
+  EXPECT_EQ(text.find("nan"), std::string::npos) << text;
+}
+
+TEST(Diagnose, TheLooksAreThoseOfTheWindowOrTheLastBefore) {
+  RunLog log = planted_log(100);
+  log.looks[9].relative_update[1] = 2;  // step 100; 80 and 90 have 0.5
+  EXPECT_NEAR(diagnose(log).loops[1].relative_update, 1, 1e-12);
+  log.looks.resize(3);  // the last one is of step 30
+  log.looks[2].relative_update[1] = 4;
+  EXPECT_EQ(diagnose(log).loops[1].relative_update, 4);
+  EXPECT_EQ(diagnose(log).looks, 1);
 }
 
 TEST(Diagnose, SeveritiesHaveNames) {

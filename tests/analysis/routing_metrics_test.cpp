@@ -55,4 +55,23 @@ TEST(RoutingMetrics, NothingToMeasureIsZero) {
   EXPECT_EQ(normalised_entropy(Load{}), 0);
 }
 
+TEST(RoutingMetrics, DistinctExpertsByChance) {
+  // 30 choose 6: 6, 10.8, 14.64, ...
+  const std::vector<double> distinct = chance_distinct(30, 6, 9);
+  const double expected[] = {6, 10.8, 14.64, 17.712, 20.1696, 22.13568, 23.708544, 24.9668352, 25.97346816};
+  ASSERT_EQ(distinct.size(), 9u);
+  for (size_t t = 0; t < 9; ++t) EXPECT_NEAR(distinct[t], expected[t], 1e-9);
+  EXPECT_NEAR(chance_overlap(std::vector<double>(30, 5), std::vector<double>(30, 7), 6), 0.2, 1e-12);  // o = 1.2 of 6
+}
+
+TEST(RoutingMetrics, InformationOfExpertAndLoop) {
+  EXPECT_NEAR(loop_information({{4, 4}, {8, 8}}), 0, 1e-12);
+  EXPECT_NEAR(loop_information({{4, 0}, {0, 4}}), std::log(2.0), 1e-12);
+  // Three slots of four on the diagonal: ln 2 - H(1/4).
+  const double h = -0.25 * std::log(0.25) - 0.75 * std::log(0.75);
+  EXPECT_NEAR(loop_information({{3, 1}, {1, 3}}), std::log(2.0) - h, 1e-12);
+  EXPECT_EQ(loop_information({{0, 0}, {0, 0}}), 0);
+  EXPECT_NEAR(loop_information({{5, 5}, {0, 0}}), 0, 1e-12);  // a loop that did not run
+}
+
 }  // namespace heddle

@@ -37,12 +37,15 @@ const std::map<std::string, std::set<std::string>> kMayInclude = {
     {"train",
      {"support", "cuda", "tensor", "kernels", "autograd", "comm", "moe", "model", "optim", "data", "analysis",
       "device"}},
+    {"probe",
+     {"support", "cuda", "tensor", "kernels", "autograd", "comm", "moe", "model", "optim", "data", "analysis", "device",
+      "train"}},
     {"verify",
      {"support", "cuda", "tensor", "kernels", "autograd", "comm", "moe", "model", "optim", "data", "analysis", "device",
       "train"}},
     {"launch",
      {"support", "cuda", "tensor", "kernels", "autograd", "comm", "moe", "model", "optim", "data", "analysis", "device",
-      "train", "verify", "report"}},
+      "train", "probe", "verify", "report"}},
 };
 
 constexpr const char* kTopRooms[] = {"moe", "comm", "data", "launch"};

@@ -81,6 +81,8 @@ TEST_F(Presets, EveryFileInConfigsParsesAndItsModelHasTheElementsOfTheFormula) {
                             "loom-tiny-no-reinjection",
                             "loom-tiny-no-ema",
                             "loom-tiny-no-moe-norm",
+                            "loom-tiny-no-balance",
+                            "loom-tiny-rigged",
                             "loom-tiny-full",
                             "loom-tiny-one-step",
                             "deeploop-small",

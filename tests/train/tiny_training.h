@@ -22,6 +22,7 @@ struct TrainingPlan {
   int64_t sequence = 16;
   int64_t steps = 10;
   std::vector<int64_t> favoured;  ///< experts whose bias starts at +10
+  bool look = false;              ///< at every step
   int64_t exchange_chunks = 1;
 
   TrainingPlan() { step.back_propagation = in_segments(2); }
@@ -90,7 +91,7 @@ struct Training {
   StepResult run(int64_t step) {
     prepare(step);
     const ScopedAllocator scope(memory);
-    return trainer.run(batches(step), {step, 1, loops.loops(step)});
+    return trainer.run(batches(step), {step, 1, loops.loops(step), plan.look});
   }
 
   Allocator& memory = Allocator::current();  ///< two trainings may be on two devices

@@ -63,9 +63,16 @@ const Kernels& kernels() {
     enter<route_receive>(t.route_receive);
     enter<count_choices>(t.count_choices);
     enter<keep_largest>(t.keep_largest);
+    enter<count_fresh>(t.count_fresh);
+    enter<add_entropy>(t.add_entropy);
+    enter<keep_maximum>(t.keep_maximum);
+    enter<add_comparison>(t.add_comparison);
+    enter<add_unit_rows>(t.add_unit_rows);
     enter<add_squares>(t.add_squares);
     // A few operations per token: the reference is as fast as need be.
-    t.count_common = ref::kernels().count_common;
+    t.count_overlaps = ref::kernels().count_overlaps;
+    t.add_weight_overlap = ref::kernels().add_weight_overlap;
+    t.add_doubles = ref::kernels().add_doubles;
     t.add_mean_squares = ref::kernels().add_mean_squares;
     enter<soft_cap>(t.soft_cap);
     enter<cross_entropy>(t.cross_entropy);

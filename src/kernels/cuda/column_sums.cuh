@@ -31,11 +31,11 @@ RowParts cut_rows_for_strips(int64_t rows, int64_t width) {
 
 /// Adds up what the block's warps hold, in the order of the warps. sums: of this lane's pack of columns, which starts
 /// at lane * kPack of the strip. partials [part, kSums, width], the strip starts at column `first`.
-template <int kSums, int kPack>
-__device__ __forceinline__ void store_partial_sums(const float (&sums)[kSums][kPack], int64_t part, int64_t first,
-                                                   int64_t width, float* partials) {
+template <typename Number, int kSums, int kPack>
+__device__ __forceinline__ void store_partial_sums(const Number (&sums)[kSums][kPack], int64_t part, int64_t first,
+                                                   int64_t width, Number* partials) {
   constexpr int kStrip = kWarpSize * kPack;
-  SHARED_ARRAY(float, of_warps, kWarps* kSums* kStrip);
+  SHARED_ARRAY(Number, of_warps, kWarps * kSums * kStrip);
 #pragma unroll
   for (int s = 0; s < kSums; ++s)
 #pragma unroll
@@ -43,7 +43,7 @@ __device__ __forceinline__ void store_partial_sums(const float (&sums)[kSums][kP
       of_warps[(warp_index() * kSums + s) * kStrip + lane_index() * kPack + i] = sums[s][i];
   __syncthreads();
   for (int at = static_cast<int>(threadIdx.x); at < kSums * kStrip; at += kThreads) {
-    float sum = 0;
+    Number sum = 0;
 #pragma unroll
     for (int w = 0; w < kWarps; ++w) sum += of_warps[w * kSums * kStrip + at];
     const int64_t column = first + at % kStrip;
@@ -54,9 +54,9 @@ __device__ __forceinline__ void store_partial_sums(const float (&sums)[kSums][kP
 constexpr int kFinishWarps = 16;
 
 /// Calls finish(column, totals) for every column: the sums of the parts.
-template <int kSums, typename Finish>
+template <int kSums, typename Number, typename Finish>
 __global__ void __launch_bounds__(kFinishWarps* kWarpSize)
-    finish_columns_kernel(int64_t parts, int64_t width, const float* __restrict__ partials, Finish finish) {
+    finish_columns_kernel(int64_t parts, int64_t width, const Number* __restrict__ partials, Finish finish) {
   SHARED_ARRAY(double, of_warps, kFinishWarps* kSums* kWarpSize);
   const int64_t column = int64_t{blockIdx.x} * kWarpSize + lane_index();
   double totals[kSums] = {};
@@ -79,10 +79,10 @@ __global__ void __launch_bounds__(kFinishWarps* kWarpSize)
 }
 
 /// Finishes with partials [parts, kSums, width]; no parts give totals of 0.
-template <int kSums, typename Finish>
-void finish_columns(int64_t parts, int64_t width, const float* partials, const Finish& finish) {
+template <int kSums, typename Number, typename Finish>
+void finish_columns(int64_t parts, int64_t width, const Number* partials, const Finish& finish) {
   if (width == 0) return;
-  launch(finish_columns_kernel<kSums, Finish>, {block_count(width, kWarpSize), kFinishWarps * kWarpSize},
+  launch(finish_columns_kernel<kSums, Number, Finish>, {block_count(width, kWarpSize), kFinishWarps * kWarpSize},
          context().compute_stream(), parts, width, partials, finish);
 }
 

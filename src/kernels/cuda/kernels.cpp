@@ -85,7 +85,14 @@ const Kernels& kernels() {
     t.route_receive = route_receive;
     t.count_choices = count_choices;
     t.keep_largest = keep_largest;
-    t.count_common = count_common;
+    t.count_overlaps = count_overlaps;
+    t.count_fresh = count_fresh;
+    t.add_entropy = add_entropy;
+    t.add_weight_overlap = add_weight_overlap;
+    t.keep_maximum = keep_maximum;
+    t.add_comparison = add_comparison;
+    t.add_unit_rows = add_unit_rows;
+    t.add_doubles = add_doubles;
     t.add_squares = add_squares;
     t.add_mean_squares = add_mean_squares;
     t.soft_cap = soft_cap;

@@ -63,7 +63,14 @@ const Kernels& kernels() {
     enter<route_receive>(t.route_receive);
     enter<count_choices>(t.count_choices);
     enter<keep_largest>(t.keep_largest);
-    enter<count_common>(t.count_common);
+    enter<count_overlaps>(t.count_overlaps);
+    enter<count_fresh>(t.count_fresh);
+    enter<add_entropy>(t.add_entropy);
+    enter<add_weight_overlap>(t.add_weight_overlap);
+    enter<keep_maximum>(t.keep_maximum);
+    enter<add_comparison>(t.add_comparison);
+    enter<add_unit_rows>(t.add_unit_rows);
+    enter<add_doubles>(t.add_doubles);
     enter<add_squares>(t.add_squares);
     enter<add_mean_squares>(t.add_mean_squares);
     enter<soft_cap>(t.soft_cap);
