@@ -96,9 +96,14 @@ void add_reference(Json& marks, const Json& at) {
   marks.insert(marks.begin() + 1, both.begin(), both.end());
 }
 
+/// What a tooltip says of the standard error in a column, if there is one: a probe of one document has none.
+std::string error_text(const std::string& column) {
+  return column.empty() ? "" : fmt::format(" + (isValid({0}) ? ' \u00b1 ' + format({0}, '.2~g') : '')", field(column));
+}
+
 /// What a tooltip says of the spread.
 std::string spread_text(bool few) {
-  const char* const text = few ? "'\u00a0\u00b1 ' + format((datum.high - datum.low) / 2, '.2~g')"
+  const char* const text = few ? "' \u00b1 ' + format((datum.high - datum.low) / 2, '.2~g')"
                                : "' (' + format(datum.low, '.4~g') + ' to ' + format(datum.high, '.4~g') + ')'";
   return fmt::format(" + (datum.high > datum.low ? {} : '')", text);
 }
@@ -153,8 +158,7 @@ Json chart(const HeatMap& map) {
   Json chart = start(kHeatMapSpec, {map.table});
   Json& spec = chart["spec"];
   add_controls(chart, map.controls, map.values);
-  const std::string error =
-      map.error.empty() ? "" : fmt::format(" + ' \u00b1 ' + format({}, '.2~g')", field(map.error));
+  const std::string error = error_text(map.error);
   add_data(
       spec, map.controls,
       Json::array(
@@ -180,8 +184,7 @@ Json chart(const Bars& bars) {
   Json& spec = chart["spec"];
   add_controls(chart, {}, {{bars.value, bars.value_title}});
   const std::string error = bars.error.empty() ? "0" : fmt::format("(isValid({0}) ? {0} : 0)", field(bars.error));
-  const std::string spread =
-      bars.error.empty() ? "" : fmt::format(" + ' \u00b1 ' + format({}, '.2~g')", field(bars.error));
+  const std::string spread = error_text(bars.error);
   add_data(spec, {},
            Json::array({formula("y", field(bars.category)), formula("value", "datum[quantity]"),
                         formula("series", bars.series.empty() ? "titles[quantity]" : field(bars.series)),

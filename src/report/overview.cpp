@@ -83,7 +83,7 @@ Json facts(const std::vector<Run>& runs) {
 Json verdicts(const std::vector<Run>& runs) {
   Json all = Json::array();
   for (const Run& run : runs) {
-    const Diagnosis d = diagnose(run.log);
+    const Diagnosis d = diagnose(run.log, run.probe ? &*run.probe : nullptr);
     Json findings = Json::array();
     for (const Finding& f : d.findings)
       findings.push_back({{"severity", name_of(f.severity)}, {"what", f.what}, {"cause", f.cause}, {"fix", f.fix}});

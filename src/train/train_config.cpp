@@ -65,11 +65,11 @@ void TrainConfig::declare(Config& c) {
   c.add("run.checkpoint_writer", checkpoint_writer, {"auto", "parallel", "one"},
         "who writes checkpoints: all ranks together, rank 0 alone, or (auto) together where it works");
   c.add("run.log_interval", log_interval, count, "steps between terminal lines");
+  c.add("run.tensorboard", tensorboard, "also write event files for TensorBoard, to run.directory/tensorboard");
   c.add("statistics.interval", statistics_interval, interval,
         "steps between looks at what the loops choose and how the state moves (docs/run_log.md); 0: none");
   c.add("statistics.stride", step.statistics_stride, count,
         "a look compares the states of every so manieth token; choices are counted over all");
-  c.add("run.tensorboard", tensorboard, "also write event files for TensorBoard, to run.directory/tensorboard");
   c.add("run.validation_interval", validation_interval, interval, "steps between validations; 0: only at the end");
   c.add("run.validation_samples", validation_samples, interval, "sequences of a validation during training; 0: all");
   c.add("run.stop_after", stop_after, interval, "stop with a checkpoint after this step; 0: train.steps");

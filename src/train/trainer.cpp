@@ -460,8 +460,8 @@ class Run {
   CheckpointInfo info_;
   std::optional<FileLock> lock_;  ///< rank 0 only, like the log
   std::optional<RunLogWriter> log_;
-  std::set<std::string> alarms_;  ///< kinds of findings that the last look had
   std::optional<TensorboardLog> tensorboard_;
+  std::set<std::string> alarms_;  ///< kinds of findings that the last look had
   bool save_due_ = false;
   TrainOutcome outcome_;
   int64_t done_ = 0;
