@@ -63,7 +63,7 @@ TEST_F(BrokenFamily, SchedulesThatCannotBe) {
       {"segments of no loops",
        train("--backprop.mode segmented"),
        2,
-       {"backprop.mode = segmented with backprop.loops = 0", "--backprop.loops 3"}},
+       {"backprop.mode = segmented with backprop.loops = 0", "--backprop.loops 2"}},
       {"states kept never", train("--backprop.mode checkpointed"), 2, {"backprop.mode = checkpointed with backprop"}},
       {"nothing with gradient", train("--backprop.mode truncated"), 2, {"backprop.mode = truncated with backprop"}},
       {"unknown schedule",
