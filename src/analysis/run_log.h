@@ -69,7 +69,7 @@ struct StatisticsRecord {
   std::vector<double> pair_overlap;     ///< [loops, loops, layers] |both| / k, mean over tokens
   std::vector<double> pair_jaccard;     ///< [loops, loops, layers] |both| / |either|
   std::vector<double> weight_overlap;   ///< [loops, loops, layers] sum_e min(p, q) of the mixing weights over their sum
-  // Of the state at the end of a loop, on every statistics.stride-th token.
+  // Of the state at the end of a loop, on every statistics.stride-th token of a sequence.
   std::vector<double> update_rms;        ///< [loops] of h_t - h_(t-1); h_0 is the embedding
   std::vector<double> relative_update;   ///< [loops] |h_t - h_(t-1)| / |h_(t-1)|, norms over all tokens
   std::vector<double> cosine_back;       ///< [loops, 3] mean over tokens of cos(h_t, h_(t-1)), h_(t-2), h_(t-3)

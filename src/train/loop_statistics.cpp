@@ -34,7 +34,9 @@ LoopStatistics::LoopStatistics(const LoopedModel& model, int64_t loops, int64_t 
       width_(model.config().hidden_size),
       stride_(stride) {}
 
-void LoopStatistics::begin_step(size_t micro_batches) {
+void LoopStatistics::begin_step(size_t micro_batches, int64_t sequence) {
+  if (sequence != sequence_) sampled_rows_ = {};
+  sequence_ = sequence;
   micro_batch_ = 0;
   kept_.assign(micro_batches, {});
   for (Kept& kept : kept_) {
@@ -60,10 +62,12 @@ double* LoopStatistics::sum(Sum of, int64_t cell) const {
 }
 
 Tensor LoopStatistics::sampled(const Tensor& state) {
-  const int64_t rows = (state.dim(0) + stride_ - 1) / stride_;
+  const int64_t of_sequence = (sequence_ + stride_ - 1) / stride_;
+  const int64_t rows = state.dim(0) / sequence_ * of_sequence;
   if (!sampled_rows_.defined() || sampled_rows_.count() < rows) {
     std::vector<int64_t> list;
-    for (int64_t row = 0; row < rows; ++row) list.push_back(row * stride_);
+    for (int64_t row = 0; row < rows; ++row)
+      list.push_back(row / of_sequence * sequence_ + row % of_sequence * stride_);
     sampled_rows_ = Tensor::empty({rows}, Purpose::kWorkspace, DType::kInt64);
     sampled_rows_.set<int64_t>(list);
   }

@@ -1,7 +1,7 @@
 // A closer look at one global step: what the loops choose and what they would choose, and how the state moves
 // (docs/run_log.md, /statistics). An observer of the training forwards like RoutingStatistics; a step that is not
 // looked at goes without. Choices are counted over all tokens, exactly at any layout; states are compared on every
-// stride-th token of a micro-batch. Sums stay where the tensors are until the step is over.
+// stride-th token of a sequence. Sums stay where the tensors are until the step is over.
 #pragma once
 
 #include <vector>
@@ -16,7 +16,7 @@ class LoopStatistics : public ForwardObserver {
   /// loops: the most that a step will run.
   LoopStatistics(const LoopedModel& model, int64_t loops, int64_t stride);
 
-  void begin_step(size_t micro_batches);
+  void begin_step(size_t micro_batches, int64_t sequence);
   void select_micro_batch(size_t index) { micro_batch_ = index; }  ///< whose forward comes next
   void on_prelude(const Tensor& state) override;
   void on_attention(const VisitPlace& place, const Tensor& branch) override;
@@ -62,9 +62,10 @@ class LoopStatistics : public ForwardObserver {
   int64_t loops_, layers_, experts_, top_k_, width_, stride_;
   size_t micro_batch_ = 0;
   std::vector<Kept> kept_;
-  RouterDecision own_;   ///< of the visit that goes on
-  Tensor before_;        ///< what the router of the loop before chooses in it
-  Tensor sampled_rows_;  ///< 0, stride, 2 stride, ...
+  RouterDecision own_;  ///< of the visit that goes on
+  Tensor before_;       ///< what the router of the loop before chooses in it
+  int64_t sequence_ = 0;
+  Tensor sampled_rows_;  ///< 0, stride, 2 stride, ... of every sequence of the largest micro-batch so far
   Tensor counts_;        ///< i64: histograms of pairs and of cells, [k + 1] each; fresh experts by cell
   Tensor sums_;          ///< f64: weight overlap by pair, Sum by cell, comparisons by loop, unit rows by loop
   Tensor maxima_;        ///< f32, [cells]

@@ -110,7 +110,7 @@ StepResult TrainStep::run(const std::vector<TokenBatch>& micro_batches, const St
   statistics_.begin_step(micro_batches.size());
   observers_.assign({&statistics_});
   if (plan.look) {
-    looks_.begin_step(micro_batches.size());
+    looks_.begin_step(micro_batches.size(), micro_batches.front().sequence);
     observers_.assign({&statistics_, &looks_});
   }
   carries_.assign(micro_batches.size(), {});

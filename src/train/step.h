@@ -29,7 +29,7 @@ struct StepConfig {
   bool spike_guard = false;
   bool measure_router_losses = false;  ///< report A and Q also where their coefficients are zero
   int64_t largest_loops = 0;           ///< that any step will run; 0: the model's
-  int64_t statistics_stride = 4;       ///< of the tokens whose states a look compares
+  int64_t statistics_stride = 4;       ///< of the tokens of a sequence whose states a look compares
   /// Bytes of complete gradients whose sum over ranks begins together, while the backward pass goes on (layout).
   int64_t reduction_bucket = int64_t{25} << 20;
 };

@@ -69,7 +69,7 @@ void TrainConfig::declare(Config& c) {
   c.add("statistics.interval", statistics_interval, interval,
         "steps between looks at what the loops choose and how the state moves (docs/run_log.md); 0: none");
   c.add("statistics.stride", step.statistics_stride, count,
-        "a look compares the states of every so manieth token; choices are counted over all");
+        "a look compares the states of every so manieth token of a sequence; choices are counted over all");
   c.add("run.validation_interval", validation_interval, interval, "steps between validations; 0: only at the end");
   c.add("run.validation_samples", validation_samples, interval, "sequences of a validation during training; 0: all");
   c.add("run.stop_after", stop_after, interval, "stop with a checkpoint after this step; 0: train.steps");
