@@ -132,6 +132,7 @@ stage "a paragraph"
 stage "diagnosis"
 # Status 3 means that it found a problem, which it prints.
 "$heddle" diagnose "$run" --json "$run/diagnosis.json" || (($? == 3))
+"$heddle" report "$run" -o "$run/report.html"
 
 stage "summary"
 model=$(number "$run/eval_validation.json" bits_per_byte)
