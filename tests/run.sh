@@ -4,9 +4,10 @@
 #   tests/run.sh --sanitize address|thread    build-address/ or build-thread/: memory and undefined behaviour, or races
 #   tests/run.sh --cuda emulated|nvcc [...]   with the CUDA backend: on an emulated GPU, in build-emulated[-address|-thread]/,
 #                                             or for real ones, in build-cuda[-address|-thread]/ (docs/cuda_kernels.md)
-#   tests/run.sh --races                      on emulated GPUs under thread: all kernels, two training steps on two ranks
-#   tests/run.sh --all                        what .ci/run does: with the CUDA toolkit on emulated GPUs under address and
-#                                             thread (--races), a build for real GPUs, release; without it address, release
+#   tests/run.sh --all                        what .ci/run does: with the CUDA toolkit on an emulated GPU under address, a
+#                                             build for real GPUs, release; without the toolkit address, then release
+#   tests/run.sh --races                      a quarter of an hour more: on emulated GPUs under thread, all kernels and two
+#                                             training steps on two ranks
 #   tests/run.sh [...] -- CTEST-OPTIONS       for instance -- -R kernels
 # Exit status: 0 all passed (or there is no CUDA toolkit for --cuda), 1 a check, a build or a test failed, 2 wrong use.
 set -euo pipefail
@@ -147,7 +148,7 @@ test_memory_on_gpus() (
   run_tests address -E '^reference\.|^distributed\..*\.4$'
 )
 
-# Races of kernels, streams and ranks on an emulated GPU. More tests than these would take hours.
+# Not a part of --all, which has an hour.
 test_races_on_gpus() (
   cuda=EMULATED
   set_thread
@@ -165,7 +166,6 @@ build_for_gpus() (
 run_all() {
   if has_cuda EMULATED; then
     test_memory_on_gpus
-    test_races_on_gpus
   else
     echo "skipped: everything on an emulated GPU, for want of the CUDA toolkit (CUDA_HOME says where it is)"
     build_and_test address
