@@ -64,7 +64,7 @@ void run() {
   small.kv_heads = 4;
   small.head_dim = 64;
   small.moe = {.experts = 30, .top_k = 6, .shared_experts = 2, .intermediate = 512};
-  measure("width 512, 4 layers x 3 loops, 30 experts, 6 a token", small, 2, 512, 12);
+  measure("width 512, 4 layers x 3 loops, 30 experts, 6 a token", small, 2, 256, 8);
   ModelConfig narrow = small;
   narrow.vocabulary_size = 4096;
   narrow.hidden_size = 128;
@@ -74,7 +74,7 @@ void run() {
   narrow.kv_heads = 2;
   narrow.head_dim = 32;
   narrow.moe = {.experts = 8, .top_k = 2, .shared_experts = 1, .intermediate = 128};
-  measure("width 128, 2 layers x 9 loops, 8 experts, 2 a token", narrow, 8, 256, 24);
+  measure("width 128, 2 layers x 9 loops, 8 experts, 2 a token", narrow, 8, 128, 16);
 }
 
 }  // namespace
